@@ -31,18 +31,18 @@ LOGARITHMS: tuple[tuple[Any, Any], ...] = (
 
 
 def expression(text: str) -> Any:
-    """An activation's text as an expression in x."""
+    """Return an activation, given as text, as an expression in x."""
     return read(activation(text), {"x": sym.x})
 
 
 def as_function(text: str) -> str:
-    """An activation as the source of a function of one tensor."""
+    """Return the source of a function of one tensor that computes an activation."""
     short = activation(text).removesuffix("(x)")
     return NAMED.get(short, f"lambda x: {print_torch(expression(text), {})}")
 
 
 def logarithm(expr: Any) -> Any:
-    """log of a positive expression, taken inside as far as it goes."""
+    """Return log of a positive expression, taken inside as far as it goes."""
     found = sp.expand_log(sp.log(expr), force=True)
     for pattern, result in LOGARITHMS:
         found = found.replace(pattern, result)
@@ -50,7 +50,7 @@ def logarithm(expr: Any) -> Any:
 
 
 def reached(expr: Any, value: float) -> float | None:
-    """The x nearest to 0 at which an activation has a value, or ``None``."""
+    """Find the x nearest to 0, |x| ≤ ``FARTHEST``, where an activation has a value, or ``None``."""
     sampled = sampler(expr, [sym.x])
 
     def gap(x: float) -> float:
@@ -68,7 +68,7 @@ def reached(expr: Any, value: float) -> float | None:
 
 
 def _bisected(gap: Any, low: float, high: float) -> float:
-    """The root between two points of unlike sign, to twelve digits."""
+    """Find the root between two points of unlike sign, to twelve digits."""
     positive = gap(low) > 0
     for _ in range(60):
         middle = (low + high) / 2

@@ -17,7 +17,7 @@ class Fused:
 
     @property
     def text(self) -> str:
-        """In words."""
+        """The form, and whether it has a kernel and a gradient or why not, in words."""
         if self.missing is not None:
             return f"{self.form}: none ({self.missing})"
         if self.no_gradient is not None:
@@ -26,7 +26,7 @@ class Fused:
 
 
 def fused(rule: Rule) -> tuple[Fused, ...]:
-    """The kernels of chunks and of single tokens of a rule."""
+    """Return what kernels a rule has for chunks and for single tokens, and why it lacks others."""
     if rule.structure.missing is not None:
         return _none("the rule is not compiled")
     if slots.slots_of(rule) > 0:

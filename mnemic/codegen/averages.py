@@ -26,7 +26,7 @@ Found = dict[Any, str]
 
 
 def of_token(b: Builder, m: Carried, gradient: str) -> str:
-    """The step after a token, from g = −G."""
+    """Plan the step after a token, from g = −G."""
 
     def mean(average: Running, new: str) -> Found:
         state = m.averages[average.state]
@@ -36,7 +36,7 @@ def of_token(b: Builder, m: Carried, gradient: str) -> str:
 
 
 def _mean(b: Builder, average: Running, state: str, new: str) -> str:
-    """X after the token, or X/c."""
+    """Plan X after the token; return it, or X/c where the average is corrected."""
     equation = average.equation
     share, env = _fresh(b, state, average)
     env |= {"X_": state, "x_": new}
@@ -52,7 +52,7 @@ def _mean(b: Builder, average: Running, state: str, new: str) -> str:
 
 
 def _fresh(b: Builder, state: str, average: Running) -> tuple[Any, dict[str, Any]]:
-    """1 − β, rounded before anything is added to it, and the quantities of its symbols and β's."""
+    """Return 1 − β, rounded before anything is added to it, and the quantities of it and of β."""
     env: dict[str, Any] = dict(b.coefficients(average.decay))
     if not average.share.free_symbols:
         return average.share, env
@@ -60,7 +60,7 @@ def _fresh(b: Builder, state: str, average: Running) -> tuple[Any, dict[str, Any
 
 
 def _weight(b: Builder, name: str) -> str:
-    """The weight that all matrices' averages have gathered."""
+    """Return the weight that all matrices' averages have gathered, a state declared once."""
     return name if name in b.plan.graph else b.plan.given(name, (), state=True)
 
 
@@ -68,7 +68,7 @@ def _weight(b: Builder, name: str) -> str:
 
 
 def of_chunk(p: Chunk, m: Carried, source: Source) -> str:
-    """The step after every row."""
+    """Plan the step after every row of a chunk."""
     b, step = p.b, p.b.rule.applied.step
 
     def means(average: Running, new: str) -> Found:
@@ -83,7 +83,7 @@ def of_chunk(p: Chunk, m: Carried, source: Source) -> str:
 
 
 def _gradients(p: Chunk, m: Carried, source: Source) -> str:
-    """−G of every row, a sum over the window of its token."""
+    """Plan −G of every row, a sum over the window of its token."""
     b, name = p.b, f"G{m.tag}"
     if p.c.banded:
         return b.call(name, STATES, "accumulate", "band", source.rows, source.keys,
@@ -99,7 +99,7 @@ def _gradients(p: Chunk, m: Carried, source: Source) -> str:
 
 
 def _means(p: Chunk, average: Running, state: str, new: str) -> tuple[str, str]:
-    """X after every row, and what the step reads of it: X itself, or X/c."""
+    """Plan X after every row; return it, and what the step reads of it: X itself, or X/c."""
     b, equation = p.b, average.equation
     factor = b.row_map(f"{state}_decay", average.decay)
     fresh = b.row_map(f"{state}_fresh", average.share)
@@ -117,7 +117,7 @@ def _means(p: Chunk, average: Running, state: str, new: str) -> tuple[str, str]:
 
 
 def _weights(b: Builder, weight: str, left: str, fresh: str, fade: str) -> str:
-    """c after every row."""
+    """Plan c, the weight that an average has gathered, after every row."""
     gathered = _weight(b, weight)
     sums = b.call(f"{weight}_sums", ("t",), "matrix_rows", left, fresh)
     env = {"f_": (fade, ("t",)), "X_": (gathered, ()), "x_": (sums, ("t",))}
@@ -132,7 +132,7 @@ def _weights(b: Builder, weight: str, left: str, fresh: str, fade: str) -> str:
 def _quantities(
     b: Builder, m: Carried, gradient: str, mean: Callable[[Running, str], Found]
 ) -> Found:
-    """The gradient, and every average of an expression of it, by the symbols of the step."""
+    """Return the gradient, and averages of expressions of it, by the symbols of the step."""
     found = {GRADIENT: gradient}
     for average in b.rule.applied.averages:
         entry = b.map(f"{average.state}{m.tag}_entry", average.entry.subs(GRADIENT, NEW),
@@ -142,14 +142,14 @@ def _quantities(
 
 
 def _over(b: Builder, total: str, weight: str, name: str, rows: tuple[str, ...]) -> str:
-    """X/c, zero while nothing has been gathered."""
+    """Plan X/c, zero while nothing has been gathered."""
     x, c = sp.Symbol("x_", real=True), sp.Symbol("c_", real=True)
     expr = sp.Piecewise((x / c, c > 0), (0, True))
     return b.map(name, expr, {"x_": total, "c_": (weight, rows)}, "means")
 
 
 def _step(b: Builder, m: Carried, found: Found, rows: tuple[str, ...]) -> str:
-    """The step, each root a quantity of its own; zero where a quotient's parts are all zero.
+    """Plan the step, each root a quantity of its own; zero where a quotient's parts are all zero.
 
     √x has no slope at 0, and the slope of x/(√s + ε) there is 1/ε: a few tokens in a row whose
     gradients are zero would leave the range of float32. Both are 0 here.

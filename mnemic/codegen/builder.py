@@ -58,7 +58,7 @@ class BuilderOf(Generic[RuleT_co]):
 
     def call(self, name: str, axes: tuple[str, ...], function: str, *arguments: str,
              equation: str = "", **options: Any) -> str:  # fmt: skip
-        """A quantity from a function of the support module."""
+        """Add a quantity that a function of the support module computes; return its name."""
         op = Call(function, arguments, tuple(sorted(options.items())))
         return self.plan.add(name, axes, op, equation)
 
@@ -66,12 +66,12 @@ class BuilderOf(Generic[RuleT_co]):
         self, name: str, axes: tuple[str, ...], left: str, right: str, *,
         flip_left: bool = False, flip_right: bool = False, equation: str = "",
     ) -> str:  # fmt: skip
-        """A matrix product."""
+        """Add a matrix product, either side transposed where told; return its name."""
         return self.plan.add(name, axes, Product(left, right, flip_left, flip_right), equation)
 
     def map(self, name: str, expr: Any, env: Mapping[str, Any],
             equation: str = "") -> str:  # fmt: skip
-        """An elementwise expression; ``env`` tells the quantity (and its axes) of each symbol.
+        """Add an elementwise expression; ``env`` tells the quantity (and its axes) of each symbol.
 
         The error at a new prediction is a quantity of its own: a root is searched for once.
         """
@@ -94,7 +94,7 @@ class BuilderOf(Generic[RuleT_co]):
         return self.plan.add(name, axes, op, equation)
 
     def _constant(self, name: str, number: Any, env: Mapping[str, Any], equation: str) -> str:
-        """What a factor of zero leaves of an expression, in the shape of all that it reads."""
+        """Add the number that a factor of zero leaves of an expression, shaped as all it reads."""
         found = [x if isinstance(x, tuple) else (x, self.plan.axes(x)) for x in env.values()]
         whole = {a for _, axes in found for a in axes}
         like, axes = max(found, key=lambda entry: len(entry[1]))
@@ -105,7 +105,7 @@ class BuilderOf(Generic[RuleT_co]):
         return self.call(name, axes, "filled", like, equation=equation, value=float(number))
 
     def _solved(self, expr: Any, env: Mapping[str, Any], equation: str) -> tuple[Any, Any]:
-        """The expression with its roots read, not searched for."""
+        """Return an expression and its ``env`` with roots as quantities, which are read."""
         for root in roots_of(expr):
             if root != expr:
                 found = self.map(NEW, root, env, equation)
@@ -113,7 +113,7 @@ class BuilderOf(Generic[RuleT_co]):
         return expr, env
 
     def row_map(self, name: str, expr: Any) -> str:
-        """An expression of coefficients as rows, a constant too."""
+        """Add an expression of coefficients, a constant too, as rows."""
         env: dict[str, Any] = dict(self.coefficients(expr))
         if not env:
             env["zero"] = self.zero()
@@ -123,7 +123,7 @@ class BuilderOf(Generic[RuleT_co]):
     # -- coefficients -----------------------------------------------------------------------
 
     def coefficients(self, expr: Any) -> dict[str, str]:
-        """Quantities for every coefficient that an expression names, declared as needed."""
+        """Return the quantity of each coefficient in an expression, declared as needed."""
         table = {s.symbol: s for s in self.rule.scalars}
         found: dict[str, str] = {}
         for symbol in sorted(expr.free_symbols, key=str):
@@ -138,7 +138,7 @@ class BuilderOf(Generic[RuleT_co]):
         return found
 
     def row_coefficients(self, expr: Any) -> dict[str, str]:
-        """The same for rows that are windows laid flat: each token's coefficient repeated."""
+        """Return an expression's coefficients, each token's repeated for windows laid flat."""
         found = self.coefficients(expr)
         if not self.flat:
             return found
@@ -155,7 +155,7 @@ class BuilderOf(Generic[RuleT_co]):
         return found
 
     def coefficient(self, name: str) -> str:
-        """One coefficient in natural units."""
+        """Return the quantity of one coefficient in natural units."""
         scalar = self.rule.problem.scalar(name)
         assert scalar is not None
         argument = self.argument(name)
@@ -165,7 +165,7 @@ class BuilderOf(Generic[RuleT_co]):
         return self.map(name, sp.exp(symbol), {argument: argument})
 
     def argument(self, name: str) -> str:
-        """The operator's argument behind a coefficient, declared at its first use."""
+        """Return the operator's argument behind a coefficient, declared at its first use."""
         scalar = self.rule.problem.scalar(name)
         assert scalar is not None
         assert scalar.argument is not None, name
@@ -174,7 +174,7 @@ class BuilderOf(Generic[RuleT_co]):
         return self.plan.given(scalar.argument, self.rows + self.channel(scalar.per, name))
 
     def channel(self, per: str, name: str) -> tuple[str, ...]:
-        """The channel axis of a coefficient; a diagonal memory's channels are heads."""
+        """Return the channel axis of a coefficient; a diagonal memory's channels are heads."""
         if name == "levels":
             return ("l",)
         if self.rule.diagonal or per == "head":
@@ -182,7 +182,7 @@ class BuilderOf(Generic[RuleT_co]):
         return ("k",) if per == "key" else ("v",)
 
     def window_weight(self) -> str:
-        """The weights of a window's slots, zero before the document's start."""
+        """Return the weights of a window's slots, zero before the document's start."""
         if "gamma" in self.plan.graph:
             return "gamma"
         return self.plan.given("gamma", (*self.rows, "r"))
@@ -220,7 +220,7 @@ class BuilderOf(Generic[RuleT_co]):
     # -- decay ------------------------------------------------------------------------------
 
     def log_decay(self, expr: Any, name: str = "log_decay") -> str | None:
-        """log of a decay, or ``None`` where it may be zero or negative (then products serve)."""
+        """Plan log of a decay; ``None`` where it may be zero or negative (then products serve)."""
         logarithms = {
             s.symbol: sp.exp(sp.Symbol(s.argument, real=True))
             for s in self.rule.scalars
@@ -239,7 +239,7 @@ class BuilderOf(Generic[RuleT_co]):
         return self.map(name, spelled, env)
 
     def needed_log_decay(self, expr: Any, name: str = "log_decay") -> str:
-        """log of a decay where nothing but the logarithm serves: of a number at least TINY."""
+        """Plan log of a decay, or of TINY if that is larger, where only logarithms serve."""
         found = self.log_decay(expr, name)
         if found is not None:
             return found
@@ -250,18 +250,18 @@ class BuilderOf(Generic[RuleT_co]):
         return bool(expr.is_positive) or only_heads
 
     def zero(self) -> str:
-        """A row of zeros, to give constants the shape of a token's coefficient."""
+        """Return a row of zeros, to give constants the shape of a token's coefficient."""
         return "zero" if "zero" in self.plan.graph else self.plan.given("zero", self.rows)
 
     # -- keys, queries, values --------------------------------------------------------------
 
     def declare_vectors(self) -> None:
-        """q, k and v first, so that every form takes them in this order."""
+        """Declare q, k and v first, so that every form takes them in this order."""
         for name, axis in (("q", "k"), ("k", "k"), ("v", "v")):
             self.vector(name, axis)
 
     def vector(self, name: str, axis: str) -> str:
-        """A raw key, query or value."""
+        """Return a raw key, query or value, declared at its first use."""
         if name in self.plan.graph:
             return name
         if name == "q":
@@ -270,14 +270,14 @@ class BuilderOf(Generic[RuleT_co]):
         return self.plan.given(name, (*rows, *self.slot, axis))
 
     def raw(self, name: str) -> str:
-        """A raw key or query row by row: what a residual adds."""
+        """Return a raw key or query row by row, which a residual adds."""
         vector = self.vector(name, "k")
         if not self.flat or name == "q":
             return vector
         return self.call(f"{name}_raw_rows", ("s", "k"), "flat_rows", vector)
 
     def featured(self, name: str) -> str:
-        """φ of a raw key or query, with its phase."""
+        """Plan φ of a raw key or query, with its phase; behind a kernel return it as it is."""
         raw = self.vector(name, "k")
         expr = self.rule.problem.features
         axes = self.plan.axes(raw)
@@ -300,14 +300,14 @@ class BuilderOf(Generic[RuleT_co]):
     def filled(
         self, name: str, scalar: str | None, number: Any, like: str, equation: str
     ) -> str:  # fmt: skip
-        """An error that is the same in every coordinate, as rows like the values."""
+        """Add an error that is the same in every coordinate, as rows like the values."""
         axes = self.plan.axes(like)
         if scalar is not None:
             return self.call(name, axes, "as_vector", scalar, like, equation=equation)
         return self.call(name, axes, "filled", like, equation=equation, value=float(number))
 
     def _feature_extras(self) -> tuple[str, ...]:
-        """What a map takes beside the vector: the token's number, the a_i that are no numbers."""
+        """Return what φ takes beside its vector: the token's number, a_i that are no numbers."""
         problem = self.rule.problem
         if isinstance(problem.spec.features, Cosine):
             return (self.index("t"),)
@@ -315,12 +315,12 @@ class BuilderOf(Generic[RuleT_co]):
         return tuple(self.row_map(name, a) for name, a in weights.items() if not a.is_number)
 
     def index(self, name: str) -> str:
-        """The number of the head, of heads or of the token; whether a step is the first."""
+        """Return the number of the head, heads or the token; or whether a step is the first."""
         full = f"{name}_index"
         return full if full in self.plan.graph else self.plan.given(full, self.rows)
 
     def roles(self) -> dict[str, str]:
-        """The vectors that predict, erase, write, and the value that is written."""
+        """Return the vectors that predict, erase, write, and the value that is written."""
         keys = self.rule.problem.keys
         found: dict[str, str] = {}
         for role, expr in keys.items():
@@ -342,7 +342,7 @@ class BuilderOf(Generic[RuleT_co]):
         return found
 
     def widened(self, name: str, role: str, axis: str) -> str:
-        """A key given by a scalar coefficient alone, as a vector."""
+        """Spread a key or value that is a scalar coefficient alone into a vector."""
         base = self.vector("v", "v") if axis == "v" else self.featured("k")
         if axis == "k" and self.rule.diagonal:  # then a layer needs no k, as no rule here reads it
             query = self.featured("q")
@@ -350,7 +350,7 @@ class BuilderOf(Generic[RuleT_co]):
         return self.call(f"{role}_key", self.plan.axes(base), "as_vector", name, base)
 
     def square(self, rows: tuple[str, ...], key: str) -> str:
-        """‖φ(k)‖², which is κ1(k·k) behind a kernel."""
+        """Plan ‖φ(k)‖², which is κ1(k·k) behind a kernel."""
         square = self.call("kappa", rows, "squared_norm", key)
         kernels = self.rule.kernels
         if kernels is None or kernels.predict.identity:
@@ -362,7 +362,7 @@ class BuilderOf(Generic[RuleT_co]):
 
     def error(self, expr: Any, prediction: str | None, value: str, key: str, name: str = "e",
               factor: Any = sp.Integer(1), equation: str = "error") -> str:  # fmt: skip
-        """An expression of the error signal in ŷ, v, n, κ and coefficients, times a factor."""
+        """Add an expression of the error signal in ŷ, v, n, κ and coefficients, times a factor."""
         whole = factor * expr if factor == 1 else (-factor) * negated(expr)
         env: dict[str, Any] = self.row_coefficients(whole)
         free = {s.name for s in whole.free_symbols}
@@ -388,7 +388,7 @@ Builder: TypeAlias = BuilderOf[Rule]
 
 
 def negated(expr: Any) -> Any:
-    """−expr with the sign taken inside: v − y, not −(y − v)."""
+    """Return −expr with the sign taken inside: v − y, not −(y − v)."""
     if isinstance(expr, sp.Piecewise):
         return sp.Piecewise(*((negated(value), condition) for value, condition in expr.args))
     if expr.is_Mul:
@@ -399,9 +399,9 @@ def negated(expr: Any) -> Any:
 
 
 def feature_options(rule: Common) -> dict[str, Any]:
-    """The feature map as literal options of the support function.
+    """Return the feature map as literal options of the support function.
 
-    Of the a_i of a series those that are numbers, and ``None`` for those that are arguments.
+    The a_i of a series are numbers, or ``None`` where they are arguments.
     """
     spec = rule.problem.spec.features
     options = {"kind": type(spec).word(), **spec.model_dump(exclude={"kind", "a"})}

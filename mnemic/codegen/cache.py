@@ -18,7 +18,7 @@ VARIABLE = "MNEMIC_CACHE"
 
 
 def root() -> Path:
-    """The cache's folder."""
+    """Return the cache's folder, which the variable ``VARIABLE`` may name."""
     chosen = os.environ.get(VARIABLE)
     if chosen:
         return Path(chosen)
@@ -28,8 +28,8 @@ def root() -> Path:
 
 
 def files(key: str, make: Made) -> Mapping[str, str]:
-    """What the compiled folder of a key holds; made where there is none, or where it was changed
-    by another hand, and not kept."""
+    """Read the compiled folder of a key; where there is none, or another hand has changed it, make
+    its files, which are not kept."""
     return package.read(_place(key)) or make()
 
 

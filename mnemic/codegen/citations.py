@@ -28,7 +28,7 @@ CITED = {
 
 
 def numbers_of(listed: tuple[Equation, ...]) -> dict[str, str]:
-    """The numbers of the equations that each part of a plan computes, as comments show them."""
+    """Return the numbers of the equations that a plan's parts compute, as comments show them."""
     own = {e.name: (e.name,) for e in listed if e.name not in CITED}  # running averages, say
     found = {part: _first(listed, names) for part, names in {**own, **CITED}.items()}
     pairs = [e for e in listed if e.name == "moments"]
@@ -42,13 +42,13 @@ def numbers_of(listed: tuple[Equation, ...]) -> dict[str, str]:
 
 
 def of_slots(numbers: dict[str, str]) -> dict[str, str]:
-    """The numbers in the memory of the slots' keys, which is told in one equation."""
+    """Cite the one equation of the slots for the gradient, dual and error of their keys' memory."""
     write = dict.fromkeys(("gradient", "dual", "error"), numbers.get("slots", ""))
     return {**numbers, **write}
 
 
 def _first(listed: tuple[Equation, ...], names: tuple[str, ...]) -> str:
-    """The numbers of the first name that the rule has, several where matrices move apart."""
+    """Show the numbers of the first name that the rule has, several where matrices move apart."""
     known = {e.name for e in listed}
     name = next((name for name in names if name in known), None)
     return _shown(e for e in listed if e.name == name)

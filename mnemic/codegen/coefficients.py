@@ -50,7 +50,7 @@ class Coefficients:
     def scores(
         self, b: Builder, targets: str, keys: str, through: str, *, before: bool, side: Side = PLAIN
     ) -> str:
-        """(x·k) ∘ mix for read-outs (rows t) against written rows s; κ(x·k) behind a kernel."""
+        """Plan (x·k) ∘ mix of targets (rows t) with written rows s; κ(x·k) behind a kernel."""
         mix = side.mix or (self.before if before else self.mix)[through]
         if self.log_channel is not None:
             return self._channel_scores(b, targets, keys, through, before=before)
@@ -71,7 +71,7 @@ class Coefficients:
     def channel_call(
         self, b: Builder, name: str, targets: str, keys: str, through: str, *, before: bool
     ) -> str:
-        """Scores under a decay by channel, blended with momentum where the row goes through it."""
+        """Plan scores under a decay by channel, blended with momentum if rows go through it."""
         assert self.log_channel is not None
         blended = self.blended if through == "momentum" else None
         extra = () if blended is None else (blended,)
@@ -82,7 +82,7 @@ class Coefficients:
         )
 
     def accumulated(self, b: Builder, source: Any, name: str = "A_sums") -> str:
-        """Σ_s mix_ts u_s r_sᵀ for every row t."""
+        """Plan Σ_s mix_ts u_s r_sᵀ for every row t."""
         axes = ("t", "v", "k")
         if self.log_channel is not None:
             if self.blended is not None and source.through == "momentum":
@@ -97,7 +97,7 @@ class Coefficients:
 
 
 def channel_decay(rule: Rule) -> bool:
-    """Whether the decay differs by key channel."""
+    """Return whether the decay differs by key channel."""
     if rule.diagonal:
         return False
     per = {s.symbol: s.per for s in rule.scalars}
@@ -105,7 +105,7 @@ def channel_decay(rule: Rule) -> bool:
 
 
 def coefficients(b: Builder, banded: bool) -> Coefficients:
-    """The matrices of a chunk."""
+    """Plan decay, momentum, rate and window of a chunk as matrices."""
     rule = b.rule
     rows = rule.window if b.slot else 1
     nothing: dict[str, str | None] = {"memory": None, "momentum": None}
@@ -141,7 +141,7 @@ def _by_channel(b: Builder, c: Coefficients) -> None:
 
 
 def _blend(b: Builder, c: Coefficients) -> None:
-    """Momentum under a decay by channel: one matrix a channel."""
+    """Plan momentum under a decay by channel: one matrix a channel."""
     theta = _momentum(b)
     c.blended = b.call("mix", ("k", "t", "s"), "decayed_products", c.log_channel or "", theta)
     c.fade = b.call("fade", ("t",), "running_product", theta)
@@ -195,7 +195,7 @@ def _decay_matrix(b: Builder, c: Coefficients) -> str | None:
 
 
 def _momentum_matrix(b: Builder, c: Coefficients, decay: str | None) -> str:
-    """mix = 𝓢(α)·diag(gain)·𝓢(θ), and what the carried S adds."""
+    """Plan mix = 𝓢(α)·diag(gain)·𝓢(θ), and what the carried S adds."""
     theta = _momentum(b)
     c.faded = faded = b.call("faded", ("t", "s"), "products", theta)
     c.fade = b.call("fade", ("t",), "running_product", theta)
@@ -210,7 +210,7 @@ def _momentum_matrix(b: Builder, c: Coefficients, decay: str | None) -> str:
 
 
 def _windowed(b: Builder, c: Coefficients, mix: str | None, state: str) -> str | None:
-    """The window as a band of weights, or as rows that share their token's decay."""
+    """Add the window to a mix: as a band of weights, or as rows that share their token's decay."""
     if c.rows > 1:
         if mix is None:
             mix = b.call("sums", ("t", "s"), "lower_ones_of", b.vector("q", "k"))
@@ -233,7 +233,7 @@ def _window_weights(b: Builder) -> tuple[Any, dict[str, str]]:
 
 
 def _delay(b: Builder, c: Coefficients) -> None:
-    """One row earlier for predictions, times the decay that the gradient sees."""
+    """Delay mixes by one row for predictions, times the decay that the gradient sees."""
     rule = b.rule
     for state, mix in c.mix.items():
         if mix is not None:
@@ -264,7 +264,7 @@ def _delay(b: Builder, c: Coefficients) -> None:
 
 
 def _stabilised(b: Builder, c: Coefficients) -> None:
-    """mix from the weights' logarithms, divided by exp(m) with m their running maximum."""
+    """Plan mix from the weights' logarithms, divided by exp(m) with m their running maximum."""
     log_decay = b.needed_log_decay(b.rule.decay)
     carried = b.plan.given("m", (), state=True)
     log_eta = b.argument("eta")

@@ -11,8 +11,8 @@ VARIABLE = sp.Symbol("entry", real=True)
 
 @dataclass(frozen=True)
 class Curve:
-    """What stands behind a function: f of ``VARIABLE``, then these; ``None`` where it is searched
-    for, a tuple where it gives several."""
+    """The expression of a function of ``VARIABLE``, then of ``parameters``: ``None`` where it is
+    searched for, a tuple where it gives several."""
 
     expr: Any | None
     parameters: tuple[str, ...]

@@ -6,7 +6,7 @@ from mnemic.codegen.plan import Given, Plan, Quantity
 
 
 def cut(plan: Plan, names: Collection[str]) -> Plan:
-    """The plan in which the named quantities are given, by row, with their own axes.
+    """Return the plan in which the named quantities are given, by row, with their own axes.
 
     The gradients at them are what a gradient outside of the plan goes on from.
     """

@@ -22,7 +22,7 @@ class larger(sp.Function):
     """max(a, b): a tie is shared, and a number is not the larger one of a tie."""
 
     def fdiff(self, argindex: int = 1) -> Any:
-        """1 where the argument is the larger one."""
+        """Return ∂max/∂argument: 1 where it is the larger, else 0; ½ in a tie of no numbers."""
         a, b = self.args if argindex == 1 else self.args[::-1]
         if b.is_number:
             return sp.Piecewise((1, a >= b), (0, True))
@@ -30,10 +30,10 @@ class larger(sp.Function):
 
 
 class smaller(sp.Function):
-    """min(a, b), in the same way."""
+    """min(a, b): a tie is shared, and a number is not the smaller one of a tie."""
 
     def fdiff(self, argindex: int = 1) -> Any:
-        """1 where the argument is the smaller one."""
+        """Return ∂min/∂argument: 1 where it is the smaller, else 0; ½ in a tie of no numbers."""
         a, b = self.args if argindex == 1 else self.args[::-1]
         if b.is_number:
             return sp.Piecewise((1, a <= b), (0, True))
@@ -45,17 +45,17 @@ class held(sp.Function):
     of a condition together: 1 − x² ≥ TINY would be x² ≤ 1, which holds where nothing is left.)"""
 
     def fdiff(self, argindex: int = 1) -> Any:
-        """1 above."""
+        """Return 1 where the argument is more than ``TINY``, else 0."""
         del argindex
         return above(self.args[0])
 
 
 class above(sp.Function):
-    """1 where it is more than ``TINY``, else 0."""
+    """1 where its argument is more than ``TINY``, else 0."""
 
 
 def _branched(product: Any) -> Any:
-    """A product with such a factor as its other factors or 0, of their own type."""
+    """Turn a product with factors ``above(x)`` into a branch: its other factors, or 0."""
     flags = [factor for factor in product.args if isinstance(factor, above)]
     others = sp.Mul(*(factor for factor in product.args if not isinstance(factor, above)))
     conditions = [flag.args[0] > TINY for flag in flags]
@@ -63,7 +63,7 @@ def _branched(product: Any) -> Any:
 
 
 def _paired(function: Any) -> Any:
-    """max or min of many as one of two at a time, numbers last."""
+    """Return a function that takes max or min of many, two at a time, numbers last."""
 
     def pair(*args: Any) -> Any:
         ordered = sorted(args, key=lambda a: (bool(a.is_number), sp.default_sort_key(a)))
@@ -76,13 +76,13 @@ def _paired(function: Any) -> Any:
 
 
 def _held(root: Any) -> Any:
-    """A root of a sum as it is printed."""
+    """Return a root of a sum as it is printed, its base at least ``TINY``."""
     return held(root.base) ** root.exp
 
 
 @cache
 def derivative(expr: Any, symbol: Any) -> Any:
-    """∂expr/∂symbol; the kinks of max, min, abs, sign and branches as PyTorch has them.
+    """Differentiate to ∂expr/∂symbol; kinks of max, min, abs, sign, branches as PyTorch has them.
 
     Raises ``NoAdjoint`` for a function whose derivative is not known.
     """

@@ -176,7 +176,7 @@ def _states(rule: Rule, plan: Plan, tails: tuple[str, ...]) -> tuple[State, ...]
 
 
 def _state(rule: Rule, name: str, axes: str) -> State:
-    """A state of the forms; a deep memory's are named by role and matrix."""
+    """Describe a state of the forms; a deep memory's are named by role and matrix."""
     role = name.rstrip("0123456789")
     matrix = f"W{name.removeprefix(role)}"
     meanings = {**STATES, **_averages(rule)}
@@ -194,13 +194,13 @@ def _state(rule: Rule, name: str, axes: str) -> State:
 
 
 def _by_method(rule: Rule) -> dict[str, str]:
-    """What the coefficients of an optimizer that acts entry by entry do."""
+    """Return what each coefficient of an optimizer that acts entry by entry does."""
     method = ELEMENTWISE.get(rule.problem.spec.optimizer.method)
     return {} if method is None else dict(method.coefficients)
 
 
 def _averages(rule: Rule) -> dict[str, str]:
-    """What the states of running averages are."""
+    """Return what the states of running averages hold, and what those of their weights do."""
     found = {a.state: a.meaning for a in rule.applied.averages}
     weights = {a.weight: f"the weight that the {a.meaning} has gathered"
                for a in rule.applied.averages}  # fmt: skip
@@ -208,20 +208,20 @@ def _averages(rule: Rule) -> dict[str, str]:
 
 
 def _begun(rule: Rule, role: str) -> str:
-    """The parameter at which the one memory of a rule without layers starts, if it has one."""
+    """Return the parameter at which the one memory of a rule without layers starts, or ""."""
     if isinstance(rule, Layers) or role not in ("A", "W") or not rule.parameters:
         return ""
     return rule.parameters[0].name
 
 
 def _params(rule: Rule) -> tuple[Parameter, ...]:
-    """The initial duals of the matrices that do not start at zero."""
+    """Return the initial duals of the matrices that do not start at zero."""
     return tuple(Parameter(m.name, m.rows, m.columns) for m in rule.parameters)
 
 
 def _identity(rule: Rule, state: str) -> float:
-    """The multiple of the unit matrix that a state starts at: H at λ, unless λ stands beside it;
-    what is left of a kept row that no state tells of."""
+    """Return the multiple of the unit matrix that a state starts at: H at λ, unless λ stands beside
+    it; of shares, what is left of a kept row that no state tells of."""
     if rule.kernels is not None:
         steps = rule.problem.spec.optimizer.inner_steps
         return float(steps) if state == "shares" else 0.0
@@ -232,7 +232,7 @@ def _identity(rule: Rule, state: str) -> float:
 
 
 def needs_position(rule: Rule, plan: Plan) -> bool:
-    """Whether anything depends on the number of the token."""
+    """Return whether anything depends on the number of the token."""
     counted = any("n" in plan.axes(name) for name in plan.states())
     return counted or isinstance(rule, Levels) or bool(plan.closed) or "t_index" in plan.graph
 
@@ -269,7 +269,7 @@ def most_chunk(rule: Rule) -> int:
 
 
 def feature_size(rule: Rule) -> str:
-    """D in terms of d_k, in the shapes that the operator reads."""
+    """Return D in terms of d_k, in the shapes that the operator reads."""
     spec: Any = rule.problem.spec.features
     match spec:
         case features.Polynomial(degree=p, mode="power"):

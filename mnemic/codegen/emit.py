@@ -17,7 +17,7 @@ OUTPUT = "y"
 
 
 def statement(plan: Plan, quantity: Quantity, spelled: dict[str, str]) -> str:
-    """The right-hand side of a quantity's assignment; ``spelled`` renames what it reads."""
+    """Return the right-hand side of a quantity's assignment; ``spelled`` renames what it reads."""
     match quantity.op:
         case Map(expr=expr, reads=reads):
             return _map(quantity, expr, reads, spelled)
@@ -58,7 +58,7 @@ def _map(quantity: Quantity, expr: Any, reads: tuple[Read, ...], spelled: dict[s
 
 
 def aligned(axes: tuple[str, ...], into: list[str]) -> str:
-    """The index that lines a quantity's trailing axes up with those of the result."""
+    """Return the index that lines a quantity's trailing axes up with those of the result."""
     if not axes:
         return "[..." + ", None" * len(into) + "]" if into else ""
     kept = [":" if axis in axes else "None" for axis in into]
@@ -72,7 +72,7 @@ def aligned(axes: tuple[str, ...], into: list[str]) -> str:
 
 
 def wrapped(target: str, source: str, comment: str, indent: int) -> list[str]:
-    """An assignment in lines of at most ``WIDTH`` characters, with its equation as a comment."""
+    """Write an assignment in lines of at most ``WIDTH`` characters, its equation as a comment."""
     pad = " " * indent
     tail = f"  # {comment}" if comment else ""
     line = f"{pad}{target} = {source}"
@@ -100,7 +100,7 @@ def block(
     plan: Plan, quantities: tuple[Quantity, ...], indent: int, numbers: dict[str, str],
     spelled: dict[str, str] | None = None,
 ) -> list[str]:  # fmt: skip
-    """Statements of one phase."""
+    """Write the statements of one phase of a plan."""
     lines: list[str] = []
     for quantity in quantities:
         if isinstance(quantity.op, Given):
@@ -112,7 +112,7 @@ def block(
 
 
 def loop(plan: Plan, numbers: dict[str, str], doc: str, name: str, each: str) -> str:
-    """A form: what no state reaches for all tokens (or chunks) at once, the rest ``each`` by each.
+    """Write a form: what no state reaches is computed at once, the rest ``each`` by each.
 
     Arguments are [T, M, …] or [N, M, C, …], states [M, …]. A token's matrices are computed at that
     token: those of all tokens would take as much memory as T states.
@@ -175,27 +175,27 @@ def sentence(names: Sequence[str]) -> str:
 
 
 def _matrices(plan: Plan) -> list[str]:
-    """What a plan computes that is as large as a memory of its states."""
+    """List what a plan computes that is as large as a memory of its states."""
     sizes = {plan.axes(s)[-2:] for s in plan.states()}
     computed = (n for n in plan.graph if not isinstance(plan[n].op, Given))
     return [n for n in computed if len(plan.axes(n)) > 1 and plan.axes(n)[-2:] in sizes]
 
 
 def _of_rows(plan: Plan) -> list[str]:
-    """What a chunk computes that holds a matrix for every row."""
+    """List what a chunk computes that holds a matrix for every row."""
     computed = (n for n in plan.graph if not isinstance(plan[n].op, Given))
     return [n for n in computed if large(plan.axes(n))]
 
 
 def function(plan: Plan, numbers: dict[str, str], name: str, doc: str) -> str:
-    """A plan without a loop as one function, which gives what follows by state."""
+    """Write a plan without a loop as one function, which gives what follows by state."""
     lines = [f"def {name}({', '.join(plan.arguments())}):", f'    """{doc}"""']
     lines += block(plan, plan.ordered(), 4, numbers)
     return "\n".join([*lines, *_returned("", plan.following)]) + "\n"
 
 
 def reader(plan: Plan, numbers: dict[str, str], name: str, doc: str) -> str:
-    """A plan whose states stand as one function of arguments and states, which gives the output."""
+    """Write a plan that moves no state as a function of arguments and states, giving the output."""
     statements = plan.ordered()
     states = [q.name for q in statements if q.op == Given(state=True)]
     arguments = ", ".join([*plan.arguments(), *(["*"] if states else []), *states])
@@ -214,7 +214,7 @@ def _opening(plan: Plan, name: str, doc: str) -> list[str]:
 
 
 def _loop(index: str, slices: list[str], *, counted: bool) -> list[str]:
-    """Loop over the leading axis (cut once: slices would each cost a whole gradient)."""
+    """Write the head of the loop over the leading axis (cut once: slices cost a gradient each)."""
     left, right = ", ".join(f"{n}_{index}" for n in slices), ", ".join(slices)
     comma = "," if len(slices) == 1 else ""
     turns, close = (f"{index}, (", "))") if counted else ("", ")")
@@ -234,7 +234,7 @@ def _loop(index: str, slices: list[str], *, counted: bool) -> list[str]:
 def _advance(
     plan: Plan, phases: Phases, numbers: dict[str, str], spelled: dict[str, str], index: str
 ) -> list[str]:
-    """Move the states to what follows; where an interval ends, its closing moves more."""
+    """Write how states move to what follows; where an interval ends, its closing moves more."""
     output = spelled.get(plan.output, plan.output)
     moves = {s: n for s, n in plan.following.items() if s != n}
     lines = []
@@ -251,7 +251,7 @@ def _advance(
 
 
 def _moved(values: dict[str, str], indent: int) -> list[str]:
-    """Assignments that are made at once."""
+    """Write assignments that are made at once."""
     return wrapped(", ".join(values), ", ".join(values.values()), "", indent)
 
 
@@ -261,7 +261,7 @@ def at_once(values: dict[str, str]) -> str:
 
 
 def _returned(before: str, values: dict[str, str]) -> list[str]:
-    """The statement that returns a dictionary, on as many lines as it takes."""
+    """Write the statement that returns a dictionary, on as many lines as it takes."""
     line = f"    return {before}{dictionary(values)}"
     if len(line) <= WIDTH:
         return [line]
@@ -275,7 +275,7 @@ def dictionary(values: dict[str, str]) -> str:
 
 
 def _slices(plan: Plan, phases: Phases) -> list[str]:
-    """What the loop reads of quantities that were computed for all at once."""
+    """List what the loop reads of quantities that were computed for all at once."""
     outside = {q.name for q in phases.before}
     inside = [*phases.scan, *(q for closing in phases.closings for q in closing.statements)]
     read = [n for q in inside for n in q.reads() if n in outside | set(plan.arguments())]

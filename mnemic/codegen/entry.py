@@ -39,5 +39,5 @@ if __name__ == "__main__":
 
 
 def source(rule: Rule, name: str) -> str:
-    """The text of ``__main__.py``; ``name`` is the generated module's."""
+    """Return the text of ``__main__.py``; ``name`` is the generated module's."""
     return MAIN.format(title=title_of(rule.problem.spec), name=name)

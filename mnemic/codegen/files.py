@@ -14,7 +14,7 @@ from mnemic.dsl.writing import to_yaml
 
 
 def compiled_files(rule: Rule) -> dict[str, str]:
-    """The module, its support, the spec, the derivation, a self-test and commands."""
+    """Return module, kernels, support, spec, derivation, self-test and commands, by name."""
     spec = rule.problem.spec
     name = spec.module
     listed = equations(rule)

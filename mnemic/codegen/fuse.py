@@ -16,7 +16,7 @@ def fuse(plan: Plan) -> None:
 
 
 def sum_of_product(plan: Plan, quantity: Quantity) -> Quantity | None:
-    """a ± b with b a product that nothing else reads → one fused product."""
+    """Fuse a ± b, with b a product that nothing else reads; ``None`` for other quantities."""
     match quantity.op:
         case Map(expr=expr, reads=(first, second)) if expr.is_Add:
             pass

@@ -9,8 +9,8 @@ from pathlib import Path
 
 @cache
 def generator() -> str:
-    """A digest of the compiler's own sources and of what it derives and prints with, so that no
-    stale code is ever run."""
+    """Digest the compiler's own sources and what it derives and prints with, so that no stale code
+    is ever run."""
     made_with = [version(name) for name in ("mnemic", "sympy", "mpmath")]
     digest = sha256(" ".join([*made_with, *map(str, sys.version_info[:2])]).encode())
     for folder in ("compiler", "codegen", "dsl"):

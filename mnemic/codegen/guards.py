@@ -3,11 +3,11 @@
 from typing import Any
 
 TINY = 1e-30
-"""Of the generated code, whatever its type."""
+"""The least that generated code takes a root or logarithm of, whatever its type."""
 
 
 def may_vanish(base: Any, power: Any) -> bool:
-    """Whether a root is one of a sum that may be 0 or, by rounding, below: it is of the sum or of
-    ``TINY``, whichever is larger, and flat where the sum is smaller."""
+    """Return whether a root is one of a sum that may be 0 or, by rounding, below: it is taken of
+    the sum or of ``TINY``, whichever is larger, and flat where the sum is smaller."""
     root = bool(power.is_number and 0 < power < 1)
     return bool(base.is_Add and root and not base.is_positive)

@@ -36,7 +36,7 @@ def declare_roots(plan: Plan, expr: Any) -> None:
 
 
 def at_roots(*expressions: Any) -> tuple[str, list[Any]]:
-    """The root and what recurs as statements of their own, and the expressions in terms of them."""
+    """Return the root and what recurs as statements, and the expressions in terms of them."""
     roots = {root: sp.Symbol("s", real=True) for z in expressions for root in roots_of(z)}
     if not roots:
         return "", list(expressions)

@@ -5,7 +5,7 @@ import re
 
 
 def pruned(source: str) -> str:
-    """A module without the imports at its top that nothing in it uses."""
+    """Return a module without the imports at its top that nothing in it uses."""
     tree = ast.parse(source)
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
@@ -19,7 +19,7 @@ def pruned(source: str) -> str:
 
 
 def _keep_used(node: ast.Import | ast.ImportFrom, used: set[str]) -> str:
-    """An import of the names that are used, or nothing."""
+    """Write an import of the names that are used, or nothing."""
     names = [a for a in node.names if (a.asname or a.name).partition(".")[0] in used]
     return f"{ast.unparse(_with(node, names))}\n" if names else ""
 

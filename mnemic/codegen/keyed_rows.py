@@ -53,7 +53,7 @@ def declare(b: Builder, *, momentum: bool, anchor: bool) -> Kept | None:
 
 
 def similarity(b: Builder, expr: Any, product: str) -> str:
-    """κ(s), or its logarithm, of products of keys."""
+    """Plan κ(s), or its logarithm, of products of keys."""
     return b.map(f"kappa_{product}", expr.subs(sym.s, ONE), {"x_": product}, "kernel")
 
 
@@ -64,7 +64,7 @@ def recall(
     b: Builder, kernel: Kernel, keys: str, rows: str, counts: str | None, x: str, name: str,
     equation: str,
 ) -> str:  # fmt: skip
-    """Σ_i u_i κ(k_i·x) for a vector, or for each of a window's."""
+    """Plan Σ_i u_i κ(k_i·x) of a vector, over Σ_i κ if normalised, or of each of a window's."""
     several = b.plan.axes(x)[:-1]
     function = "recall_rows" if several else "recall"
     product = b.call(f"{x}_{keys}", (*several, "n"), function, keys, x)
@@ -87,7 +87,7 @@ def recall(
 
 
 def grow(b: Builder, kept: Kept, key: str) -> Kept:
-    """The keys and coefficients after a token: what the next state and the read-out see."""
+    """Plan the keys and coefficients after a token, which the next state and the read-out see."""
     plan, rule = b.plan, b.rule
     own = newest(b, key)
     keys = b.call("K_next", ("n", "k"), "append", kept.keys, own)
@@ -111,13 +111,13 @@ def grow(b: Builder, kept: Kept, key: str) -> Kept:
 
 
 def newest(b: Builder, key: str = "") -> str:
-    """A token's own key, of a window the last."""
+    """Return a token's own key, of a window the last one."""
     key = key or b.featured("k")
     return b.call("newest_key", ("k",), "newest", key) if "r" in b.plan.axes(key) else key
 
 
 def _hold(b: Builder, kept: Kept, counts: str | None, keys: str, like: str) -> None:
-    """The anchor's coefficients: none for later pairs, the memory's where a chunk ends."""
+    """Move the anchor's coefficients: none for later pairs, the memory's where a chunk ends."""
     if kept.anchor is None:
         return
     plan, state = b.plan, kept.anchor
@@ -126,12 +126,12 @@ def _hold(b: Builder, kept: Kept, counts: str | None, keys: str, like: str) -> N
 
 
 def hold_rows(b: Builder, anchor: str, like: str) -> None:
-    """The anchor has no rows for pairs that came after it."""
+    """Carry the anchor's rows on, zeros for pairs that came after it."""
     b.plan.following[anchor] = b.call("anchor_wide", ROWS, "with_zeros", anchor, like)
 
 
 def append_rows(b: Builder, name: str, old: str, new: str, equation: str) -> str:
-    """Rows grown by a token's own, or by a window's, whose last c − 1 pairs are there already."""
+    """Grow rows by a token's own, or a window's, whose last c − 1 pairs are there already."""
     if b.plan.axes(new)[0] == "v":
         return b.call(name, ROWS, "append", old, new, equation=equation)
     return b.call(name, ROWS, "grown", old, new, equation=equation, tail=b.rule.window - 1)
@@ -155,7 +155,7 @@ class Side:
     keys: str | None = None
 
     def of_new(self, b: Builder, product: str) -> str:
-        """Weights of a chunk's own keys, from their products with the targets."""
+        """Plan the weights of a chunk's own keys, from their products with the targets."""
         if self.kernel is None or self.kernel.identity:
             return product
         if self.top is None:
@@ -166,7 +166,7 @@ class Side:
                       *left, equation="kernel")  # fmt: skip
 
     def of_past(self, b: Builder, targets: str) -> str:
-        """Weights of the pairs kept before the chunk."""
+        """Plan the weights of the pairs kept before the chunk."""
         assert self.kernel is not None
         assert self.keys is not None
         axes = (b.plan.axes(targets)[0], "n")
@@ -179,7 +179,7 @@ class Side:
                       equation="kernel")  # fmt: skip
 
     def divided(self, b: Builder, x: str, name: str, equation: str = "") -> str:
-        """Rows over their sums, where the kernel asks for it."""
+        """Divide rows by their sums, where the kernel asks for it."""
         if self.total is None:
             return x
         return b.call(name, b.plan.axes(x), "over_total", x, self.total, equation=equation)
@@ -189,7 +189,7 @@ def meeting(
     b: Builder, kernel: Kernel, kept: Kept, targets: str, keys: str, mix: str | None,
     factors: tuple[str | None, str | None],
 ) -> Side:  # fmt: skip
-    """How a chunk's targets meet kept pairs and the chunk's own keys, of coefficients ``mix``.
+    """Plan how targets meet kept pairs and the chunk's own keys, of coefficients ``mix``.
 
     ``factors``: what is left at each row of the memory's coefficients and of the momentum's.
     """
@@ -213,7 +213,7 @@ def meeting(
 
 
 def meeting_anchor(b: Builder, kernel: Kernel, kept: Kept, targets: str) -> Side:
-    """How vectors meet the memory of the last chunk's end, which has none of a chunk's keys."""
+    """Plan how vectors meet the memory of the last chunk's end, which has no newer keys."""
     if not kernel.normalised:
         return Side(kernel, keys=kept.keys)
     assert kept.anchor is not None
@@ -233,7 +233,7 @@ def _past_product(b: Builder, kept: Kept, targets: str) -> str:
 
 
 def _left(b: Builder, kept: Kept, factors: tuple[str | None, str | None]) -> str | None:
-    """c_ti of kept pairs at each row of the chunk; ``None`` where all are one."""
+    """Plan c_ti of kept pairs at each row of the chunk; ``None`` where all are one."""
     env: dict[str, Any] = {}
     expr: Any = sp.Integer(0)
     parts = zip((kept.counts, kept.momentum), factors, ((ONE, TWO), (THREE, FOUR)), strict=True)
@@ -253,11 +253,11 @@ def carry(
     b: Builder, kept: Kept, keys: str, factors: tuple[str | None, str | None, str | None],
     remains: tuple[str | None, str | None],
 ) -> None:  # fmt: skip
-    """The keys and coefficients after a chunk.
+    """Plan the keys and coefficients after a chunk.
 
-    ``factors``: what the chunk's end leaves of the shares, adds of S's
-    to them, leaves of S's; ``remains``:
-    the coefficients of the chunk's own pairs in the memory and in the momentum.
+    ``factors``: what the chunk's end leaves of the shares, adds to them of the momentum's, and
+    leaves of the momentum's; ``remains``: the coefficients of the chunk's own pairs in the memory
+    and in the momentum.
     """
     plan = b.plan
     after = b.call("K_next", ("n", "k"), "append_rows", kept.keys, keys)

@@ -83,11 +83,11 @@ HYBRIDS: dict[str, Kind] = {
         "o = SWA(M([p; x]))",
     ),
 }  # fmt: skip
-"""By the block's word."""
+"""Kinds of hybrid by their word in a spec's block."""
 
 
 def imports(block: Block) -> str:
-    """The line that a hybrid's module needs."""
+    """Return the import lines that a hybrid's module needs, none for another block."""
     if block.hybrid == "none":
         return ""
     kind = HYBRIDS[block.hybrid]
@@ -104,7 +104,7 @@ def check_readable(rule: Rule, readable: bool) -> None:
 def source(
     rule: Rule, signature: Signature, reads: frozenset[str], *, readable: bool, step: str
 ) -> str:
-    """The layer's class, or the memory's and the hybrid's.
+    """Write the layer's class, or the memory's and the hybrid's.
 
     ``reads`` are the rule's arguments that its forms read, ``readable`` whether the memory can be
     read without a write, ``step`` the line that gives the kernel of a token, or why there is none.
@@ -133,7 +133,7 @@ def source(
 
 
 def _hybrid(spec: Spec) -> str:
-    """The layer around a memory and an attention."""
+    """Write the layer around a memory and an attention."""
     block = spec.block
     told = {"window": block.attention_window, "segment": block.segment}
     fields = [f"{name}={value}" for name, value in told.items() if value is not None]
@@ -160,7 +160,7 @@ def _block(block: Block) -> str:
 def _vectors(
     block: Block, signature: Signature, reads: frozenset[str]
 ) -> tuple[dict[str, str], dict[str, float]]:
-    """The activation of each projected vector (and the gate), and the value of each constant."""
+    """Return the activation of each projected vector (and the gate), and each constant's value."""
     vectors: dict[str, str] = {}
     constant: dict[str, float] = {}
     for name, text in vector_texts(block, signature).items():
@@ -177,14 +177,14 @@ def _vectors(
 
 
 def vector_texts(block: Block, signature: Signature) -> dict[str, str]:
-    """The text of the activation of each vector that a rule takes."""
+    """Return the text of the activation of each vector that a rule takes."""
     told = {"q": block.query, "k": block.key, "v": block.value}
     names = ("q", "k", "v", *signature.keys)
     return {name: told.get(name, block.key) or block.activation for name in names}
 
 
 def gate_of(block: Block) -> str | None:
-    """The text of the output gate's activation, where there is a gate."""
+    """Return the text of the output gate's activation, ``None`` where there is no gate."""
     return block.gate if block.gate != "none" and expression(block.gate) != 1 else None
 
 
@@ -201,12 +201,12 @@ def _constant(constant: dict[str, float]) -> list[str]:
 
 
 def learned_scalars(rule: Rule) -> list[Scalar]:
-    """The coefficients that a layer makes of its input, or learns."""
+    """Return the coefficients that a layer makes of its input, or learns."""
     return [s for s in rule.scalars if s.argument is not None]
 
 
 def activation_of(scalar: Scalar) -> Any:
-    """A coefficient's activation as an expression in x."""
+    """Return a coefficient's activation as an expression in x."""
     text = scalar.declared.activation or start_of(scalar.name)[0]
     return expression(text)
 
@@ -220,7 +220,7 @@ def _learned(rule: Rule) -> list[str]:
 
 
 def _spread(rule: Rule) -> list[str]:
-    """How far apart the entries of a deep memory's duals start, where the link tells."""
+    """Write how a deep memory starts: by ``linked``, or how far apart its duals' entries are."""
     link = rule.retained.link
     if rule.parameters and link.normaliser == "norm" and link.expr is not None:
         names = {"a": "A", "nu": "nu"}
@@ -229,7 +229,7 @@ def _spread(rule: Rule) -> list[str]:
 
 
 def start(rule: Rule, scalar: Scalar) -> tuple[float, float]:
-    """The range in which a coefficient starts, before its activation."""
+    """Return the range in which a coefficient starts, before its activation."""
     declared, activation = scalar.declared, activation_of(scalar)
     if declared.starts:
         found = [_reached(rule, scalar, activation, x) for x in declared.starts]
@@ -243,7 +243,7 @@ def start(rule: Rule, scalar: Scalar) -> tuple[float, float]:
 
 
 def _reached(rule: Rule, scalar: Scalar, activation: Any, start: float) -> float:
-    """The argument at which an activation has a value; ``InvalidSpec`` where it never does."""
+    """Find where an activation has a value; raise ``InvalidSpec`` where it never does."""
     found = reached(activation, start)
     if found is None:
         where = f"{rule.name} {scalar.place}.init"
@@ -253,7 +253,7 @@ def _reached(rule: Rule, scalar: Scalar, activation: Any, start: float) -> float
 
 
 def _coefficients(rule: Rule, signature: Signature) -> str:
-    """The method that gives the rule its coefficients."""
+    """Write the method that gives the rule its coefficients."""
     scalars = learned_scalars(rule)
     if not scalars:
         return ""
@@ -271,7 +271,7 @@ def _coefficients(rule: Rule, signature: Signature) -> str:
 
 
 def _local(name: str, scalars: list[Scalar]) -> str:
-    """The name of a coefficient in the method, which has names of its own."""
+    """Return a coefficient's name in the generated method, which has names of its own."""
     others = {s.name for s in scalars} - {name}
     while name in USED | others:
         name += "_"

@@ -19,7 +19,7 @@ MATRIX = ("v", "k")
 
 
 def linked(b: Builder, dual: str, link: Link, name: str = "W", *, end: bool = False) -> str:
-    """W = link(A); with ``end`` the coefficients are those of a chunk's last row."""
+    """Plan W = link(A); with ``end`` the coefficients are those of a chunk's last row."""
     axes = b.plan.axes(dual)
     entry = sp.Symbol("dual_", real=True)
     expr = None if link.expr is None else link.expr.subs(sym.a, entry)
@@ -61,7 +61,7 @@ def decayed_in_the_dual(b: Builder, memory: str, decay: Any, link: Link, tag: st
 
 
 def _of_norm(b: Builder, dual: str, expr: Any, name: str, power: float, *, end: bool) -> str:
-    """link(A) = ν^d link(A/ν) of degree d, so that no power of a small entry underflows."""
+    """Plan link(A) = ν^d link(A/ν) of degree d, so that no power of a small entry underflows."""
     axes = b.plan.axes(dual)
     nu = b.call("nu", axes[:-2], "entry_norm", dual, power=power)
     entry, unit, size = sp.symbols("dual_ unit_ nu_", real=True)
@@ -76,7 +76,7 @@ def _of_norm(b: Builder, dual: str, expr: Any, name: str, power: float, *, end: 
 
 
 def degree_of(expr: Any, entry: Any) -> Any | None:
-    """d, where scaling the dual by c scales its link by c^d; None where no d does.
+    """Return d, where scaling the dual by c scales its link by c^d; None where no d does.
 
     >>> dual = sp.Symbol("dual", real=True)
     >>> degree_of(dual / sym.nu**2, dual), degree_of(dual / (1 + sym.nu), dual)
@@ -89,7 +89,7 @@ def degree_of(expr: Any, entry: Any) -> Any | None:
 
 
 def mirrored(b: Builder, memory: str, name: str, *, end: bool = False) -> str:
-    """∇R(W), R the local generator."""
+    """Plan ∇R(W), R the local generator."""
     mirror = b.rule.retained.mirror
     return b.map(name, mirror, {"w": memory, **values_of(b, mirror, end)}, "dual")
 
@@ -105,7 +105,7 @@ OVER = {
 def rooted(
     b: Builder, link: Link, dual: str, factor: str | None, name: str, *, end: bool = False
 ) -> str:
-    """W = factor ∘ link(A − ζ) with ζ such that Σ W = scale, found by what the highest entry is."""
+    """Plan W = factor ∘ link(A − ζ) with ζ such that Σ W = scale, found from the highest entry."""
     assert link.apart is not None
     ending, left = OVER[link.over]
     scale = scale_of(b, link, dual, end)
@@ -127,14 +127,14 @@ def rooted(
 
 
 FLOOR = sp.Float(1e-30)
-"""Of a factor, as a share of the scale: what a smaller one would do is no number of float32."""
+"""The least factor, as a share of the scale: what a smaller one would do is below float32."""
 
 FAR = sp.Float(-1e30)
 """The dual of an entry that is to stay zero."""
 
 
 def _alive(b: Builder, link: Link, dual: str, factor: str, scale: str) -> tuple[str, str]:
-    """The dual and the factor where that is zero, or too small to be told from it.
+    """Return dual and factor, changed where the factor is zero, or too small to tell from it.
 
     Where f′ has a limit an entry of w′ = 0 costs w f′(∞), as in the limit of small ones: it may
     come back. Else it costs ∞, and stays.
@@ -152,7 +152,7 @@ def _alive(b: Builder, link: Link, dual: str, factor: str, scale: str) -> tuple[
 def _split_link(
     b: Builder, link: Link, end: bool
 ) -> tuple[tuple[tuple[str, Any], ...], tuple[str, ...]]:
-    """A link's functions of one entry as options of a call, by name, and their coefficients."""
+    """Return a link's functions of one entry as options of a call, and their coefficients."""
     apart = link.apart
     assert apart is not None
     closed = () if apart.entry is None else (apart.entry,)
@@ -179,7 +179,7 @@ def _split_link(
 
 
 def _searched(b: Builder, apart: Distances, names: tuple[str, ...]) -> str:
-    """The inverse of a distance that has none in closed form, as a lambda's source."""
+    """Return a lambda's source for the inverse of a distance that has none in closed form."""
     own = ", ".join([VARIABLE.name, *names])
     parts = {"distance": apart.distance, "flow": apart.flow}
     shown = {n: print_torch(x.subs(sym.w, VARIABLE), {}) for n, x in parts.items()}
@@ -192,7 +192,7 @@ def _searched(b: Builder, apart: Distances, names: tuple[str, ...]) -> str:
 
 
 def _together(b: Builder, slope: Any, symbols: list[Any]) -> str:
-    """The derivatives of a slope by its coefficients as a lambda's source."""
+    """Return a lambda's source for the derivatives of a slope by its coefficients."""
     names = tuple(s.name for s in symbols)
     parts = tuple(derivative(slope.subs(sym.w, VARIABLE), s) for s in symbols)
     shown = "".join(f"{print_torch(part, {})}, " for part in parts)
@@ -202,14 +202,14 @@ def _together(b: Builder, slope: Any, symbols: list[Any]) -> str:
 
 
 def _declared(b: Builder, expr: Any, names: tuple[str, ...]) -> str:
-    """A function of one entry and of coefficients as a lambda's source."""
+    """Declare a function of one entry and of coefficients; return it as a lambda's source."""
     source = f"lambda {', '.join([VARIABLE.name, *names])}: {print_torch(expr, {})}"
     b.plan.signals[source] = Curve(expr, names)
     return source
 
 
 def values_of(b: Builder, expr: Any, end: bool) -> dict[str, str]:
-    """The coefficients of an expression; with ``end`` those of a chunk's last row."""
+    """Return the coefficients of an expression; with ``end`` those of a chunk's last row."""
     found = b.coefficients(expr)
     if not end:
         return found
@@ -219,7 +219,7 @@ def values_of(b: Builder, expr: Any, end: bool) -> dict[str, str]:
 
 
 def scale_of(b: Builder, link: Link, like: str, end: bool = False) -> tuple[str, ...]:
-    """The scale or radius as a quantity; ``like`` gives a constant its dtype."""
+    """Return the scale or radius as a quantity; ``like`` gives a constant its dtype."""
     expr = b.rule.problem.value(str(link.scale), link.scale)
     if not expr.free_symbols:
         return (b.call("scale", (), "constant", like, value=float(expr)),)

@@ -76,7 +76,7 @@ class Plans:
     start: Plan | None
     read: Plan | None
     plain: Plan | None
-    """The chunk form's before its rewrites."""
+    """The chunk form's plan before its rewrites."""
 
 
 def plans(rule: Rule) -> Plans:
@@ -132,7 +132,7 @@ def source(
     rule: Rule, *, version: str, spec_hash: str, text: str, numbers: dict[str, str],
     fused: bool = True,
 ) -> Source:  # fmt: skip
-    """The module's source and its kernels', deterministic to the byte; or PyTorch's forms alone.
+    """Write a module and its kernels, deterministic to the byte; or PyTorch's forms alone.
 
     Raises ``InvalidSpec`` for a block that the rule cannot have, and for slots that are not
     compiled yet.
@@ -159,7 +159,7 @@ def source(
 def _printed(
     rule: Rule, numbers: dict[str, str], prefix: str = "", *, fused: bool
 ) -> Printed:  # fmt: skip
-    """Forms and operator of a rule; ``prefix`` tells them from another rule's."""
+    """Write the forms and operator of a rule; ``prefix`` tells them from another rule's."""
     rule = repeated(rename_own_coefficients(rule))
     found = plans(rule)
     parts: list[str] = []
@@ -196,7 +196,7 @@ def _printed(
 
 
 def fused_kernels(rule: Rule, found: Plans, numbers: dict[str, str]) -> tiled.Kernels:
-    """The Triton kernels of a rule's forms."""
+    """Write the Triton kernels of a rule's forms."""
     logarithms = frozenset(s.argument for s in rule.scalars if s.logarithmic and s.argument)
     if isinstance(rule, Levels):
         return tiled.tree(_levels(rule), logarithms, numbers)
@@ -216,7 +216,7 @@ def fused_kernels(rule: Rule, found: Plans, numbers: dict[str, str]) -> tiled.Ke
 
 
 def _levels(rule: Levels) -> tiled.Levels:
-    """The plans of a tree's levels, before and after rewrites."""
+    """Plan a tree's levels, before and after rewrites."""
     fused, plain = tree.plans(rule), tree.plans(rule)
     forms = [tiled.Form(getattr(fused, n), getattr(plain, n)) for n in ("own", "token", "chunk")]
     for form in forms:
@@ -231,7 +231,7 @@ def readable(rule: Rule) -> bool:
 
 
 def _slotted(rule: Rule, numbers: dict[str, str]) -> Printed:
-    """Forms and operators of the slots' keys and values, and the operator that joins them."""
+    """Write forms and operators of the slots' keys and values, and the operator that joins them."""
     of_keys, of_values = slots.memories(rule)
     keys = _printed(
         of_keys, of_slots(numbers), "keys_", fused=False
@@ -263,7 +263,7 @@ def _operator(found: Plans, described: Signature, prefix: str, *, fused: bool) -
 
 
 def _data(described: Signature, name: str) -> str:
-    """A signature as an assignment."""
+    """Write a signature as an assignment."""
     lines = [f"{name} = Signature("]
     for field, value in _particular(described).items():
         lines += _field(field, value)
@@ -278,7 +278,7 @@ def _field(name: str, value: Any) -> list[str]:
 
 
 def _particular(item: Any) -> dict[str, Any]:
-    """The fields of a dataclass that are not as they are by default."""
+    """Return the fields of a dataclass that are not as they are by default."""
     return {f.name: x for f in fields(item) if (x := getattr(item, f.name)) != f.default}
 
 

@@ -12,7 +12,7 @@ from mnemic.codegen.states import MATRIX, Carried, closing, is_free, norm_axis
 
 
 def through_o(b: Builder, step: str, name: str) -> str:
-    """O(S); a step entry by entry (``deep.averages``) has been taken already."""
+    """Plan O(S); a step entry by entry (``averages``) has been taken already."""
     applied = b.rule.applied
     if applied.kind == "identity" or applied.elementwise:
         return step
@@ -21,18 +21,18 @@ def through_o(b: Builder, step: str, name: str) -> str:
 
 
 def scale_of_step(b: Builder) -> Any:
-    """What multiplies O(S): the gain, and the rate where it stands outside."""
+    """Return what multiplies O(S): the gain, and the rate where it stands outside."""
     outside = b.rule.rate if b.rule.applied.outside else sp.Integer(1)
     return b.rule.gain * outside
 
 
 def memory_of(b: Builder, m: Carried, dual: str, name: str, *, end: bool = False) -> str:
-    """W = link(A)."""
+    """Plan W = link(A) for one matrix."""
     return linked(b, dual, m.link, name, end=end)
 
 
 def normed(b: Builder, m: Carried, dual: str, name: str) -> str:
-    """The memory's rows or columns, without their means if so, scaled to their first norms."""
+    """Scale a memory's rows or columns, centred where a layer norm acts, to their first norms."""
     if m.norms is None:
         return dual
     dual = centred(b, dual)
@@ -41,7 +41,7 @@ def normed(b: Builder, m: Carried, dual: str, name: str) -> str:
 
 
 def centred(b: Builder, dual: str) -> str:
-    """A matrix without the means of its lines, where a layer norm acts."""
+    """Take the means of a matrix's lines out of it, where a layer norm acts."""
     if not b.rule.applied.centred:
         return dual
     axis = norm_axis(b.rule)
@@ -49,7 +49,7 @@ def centred(b: Builder, dual: str) -> str:
 
 
 def close(b: Builder, m: Carried, dual: str, step: str | None, *, end: bool) -> dict[int, str]:
-    """Declare what the ends of a matrix's intervals put in place; the memory by interval.
+    """Declare what the ends of a matrix's intervals put in place; return the memory by interval.
 
     ``dual`` is A at the interval's end, ``step`` S there (for a held matrix); with ``end`` the
     coefficients are those of a chunk's last row.
@@ -85,14 +85,14 @@ def close(b: Builder, m: Carried, dual: str, step: str | None, *, end: bool) -> 
 
 
 def _carry_dual(b: Builder, m: Carried, dual: str, memory: str, acts: bool, end: bool) -> str:
-    """The state that goes on: the dual, or ∇R(W) where a prox acts."""
+    """Return the state that goes on: the dual, or ∇R(W) where a prox acts."""
     if b.rule.retained.mode != "prox" or not acts:
         return dual
     return mirrored(b, memory, f"B{m.tag}_end", end=end)
 
 
 def _used(b: Builder, m: Carried, dual: str, step: str | None, end: bool) -> str:
-    """A + gain·O(S) at the end of a held matrix's interval; steps that gather start anew."""
+    """Plan A + gain·O(S) at the end of a held matrix's interval; steps that gather start anew."""
     assert step is not None
     assert m.momentum is not None
     taken = through_o(b, step, f"O{m.tag}")
@@ -107,7 +107,7 @@ def _used(b: Builder, m: Carried, dual: str, step: str | None, end: bool) -> str
 def read_anew(
     b: Builder, memories: dict[int, dict[str, str]], output: Callable[[dict[str, str], str], str]
 ) -> None:
-    """Where an interval's end moves memories, its token reads them: put that output in place.
+    """Put a new output in place where an interval's end moves memories, which its token reads.
 
     ``output`` takes the memories and what the names of its quantities end in.
     """

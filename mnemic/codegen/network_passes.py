@@ -33,7 +33,7 @@ def forward(
     b: Builder, network: Network, apply: Product, features: str, raw: str,
     equations: tuple[str, str], tag: str = "",
 ) -> dict[str, str]:  # fmt: skip
-    """Every node of M at one vector (or rows of vectors), by the node's name."""
+    """Plan every node of M at a vector (or rows of vectors); return them by the node's name."""
     found = {FEATURES: features, RAW: raw}
     if ONE in dict(network.widths):
         found[ONE] = _ones(b, network, features, tag)
@@ -44,7 +44,7 @@ def forward(
 
 
 def _ones(b: Builder, network: Network, features: str, tag: str) -> str:
-    """The number 1 as a vector of that size, in the rows of the features.
+    """Plan the number 1 as a vector of one entry, in the rows of the features.
 
     It is counted from a matrix with one column, which has the size, and from nothing in each row.
     """
@@ -61,7 +61,7 @@ def _ones(b: Builder, network: Network, features: str, tag: str) -> str:
 
 def backward(b: Builder, network: Network, back: Product, found: Mapping[str, str],
              error: str, written: str) -> dict[str, tuple[str, str]]:  # fmt: skip
-    """For each matrix the rows and keys of its gradient, given e (or any multiple of it).
+    """Plan the rows and keys of each matrix's gradient, given e (or any multiple of it).
 
     A matrix that sees φ(k) is written with ``written``, which is another vector where predict
     and write keys differ.
@@ -95,10 +95,10 @@ def _node(
 
 
 def as_vector(b: Builder, quantity: str) -> tuple[str, ...]:
-    """The axes of a vector as a layer sees it."""
+    """Return the axes of a vector as a layer sees it, the last one ``v``."""
     return (*b.plan.axes(quantity)[:-1], "v")
 
 
 def as_key(b: Builder, quantity: str) -> tuple[str, ...]:
-    """The axes of a vector as the key of an outer product."""
+    """Return the axes of a vector as the key of an outer product, the last one ``k``."""
     return (*b.plan.axes(quantity)[:-1], "k")

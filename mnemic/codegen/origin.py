@@ -22,14 +22,14 @@ class Origin:
     compiled: HasModule
 
     def named(self, place: str, name: str) -> Any:
-        """What a module of the folder has under a name."""
+        """Return what a module of the folder has under a name."""
         return getattr(importlib.import_module(f"{self.compiled.module.__name__}{place}"), name)
 
     def blank(self, place: str, name: str) -> Any:
-        """An instance of a class of the folder, before its state."""
+        """Return an instance of a class of the folder, before its state."""
         cls = self.named(place, name)
         return cls.__new__(cls)
 
     def made(self, place: str, name: str, *args: Any) -> Any:
-        """What a class of the folder gives for these arguments."""
+        """Return what a class of the folder gives for these arguments."""
         return self.named(place, name)(*args)

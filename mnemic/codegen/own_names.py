@@ -22,7 +22,7 @@ Names = Mapping[sp.Symbol, sp.Symbol]
 
 
 def rename_own_coefficients(rule: Rule) -> Rule:
-    """The same rule, its spec's own coefficients under names of their own.
+    """Return the rule with its spec's own coefficients under names of their own.
 
     Names with a meaning of their own in the compiler (a rate called η) stay.
     """
@@ -33,7 +33,7 @@ def rename_own_coefficients(rule: Rule) -> Rule:
 
 
 def public(argument: str) -> str:
-    """The operator's name of a form's argument.
+    """Return the operator's name of a form's argument.
 
     >>> [public(name) for name in ("own_zero", "log_own_zero", "eta", "log_alpha")]
     ['zero', 'log_zero', 'eta', 'log_alpha']
@@ -43,7 +43,7 @@ def public(argument: str) -> str:
 
 
 def _renamed(item: Any, names: Names) -> Any:
-    """The same with other symbols, wherever they stand."""
+    """Replace symbols in a rule or a part of it, wherever they stand."""
     match item:
         case Spec():
             return item

@@ -26,7 +26,7 @@ SUPPORT = Path(__file__).parent / "support"
 
 
 def support_files() -> dict[str, str]:
-    """The support package that is copied beside generated code."""
+    """Read the support package that is copied beside generated code, by path."""
     return {
         f"support/{path.relative_to(SUPPORT).as_posix()}": path.read_text(encoding="utf-8")
         for path in sorted(SUPPORT.rglob("*.py"))
@@ -87,7 +87,7 @@ def _fill(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def read(folder: Path) -> dict[str, str] | None:
-    """The files of a folder of ours; ``None`` where it is none, or one is not what was written."""
+    """Read the files of a folder of ours; ``None`` where it is none, or one of them was changed."""
     try:
         digests = _written(folder)
         found = {name: (folder / name).read_bytes() for name in digests}
@@ -98,7 +98,7 @@ def read(folder: Path) -> dict[str, str] | None:
 
 
 def _written(folder: Path) -> dict[str, str]:
-    """The digests of a folder's files by name, as its marker has them."""
+    """Read the digests of a folder's files by name, as its marker has them."""
     return dict(json.loads((folder / MARKER).read_text(encoding="utf-8"))["files"])
 
 
@@ -146,13 +146,13 @@ def _replace(beside: Path, folder: Path) -> None:
 
 
 def digest_of(folder: Path) -> str:
-    """Of a folder's code, as it stands there."""
+    """Digest the code of a folder, as it stands there."""
     paths = folder.rglob("*.py")
     return digest_of_files({p.relative_to(folder).as_posix(): p.read_bytes() for p in paths})
 
 
 def digest_of_files(files: Mapping[str, bytes]) -> str:
-    """Of code that lies, or would lie, in a folder under these paths."""
+    """Digest code that lies, or would lie, in a folder under these paths."""
     found = sha256()
     for name in sorted(name for name in files if name.endswith(".py")):
         found.update(name.encode() + b"\0" + files[name])
@@ -160,15 +160,15 @@ def digest_of_files(files: Mapping[str, bytes]) -> str:
 
 
 def state_of(folder: Path) -> tuple[str | None, bool, str]:
-    """What a pickle says of a folder: the digest of its code (``None`` where it is gone), whether
-    it is as mnemic wrote it, and mnemic's version."""
+    """Return what a pickle says of a folder: the digest of its code (``None`` where it is gone),
+    whether it is as mnemic wrote it, and mnemic's version."""
     there = folder.is_dir()
     whole = not there or read(folder) is not None
     return digest_of(folder) if there else None, whole, version("mnemic")
 
 
 def support(module: ModuleType, name: str) -> ModuleType:
-    """A module of the support of an imported folder, whether that is whole or published."""
+    """Import a module of an imported folder's support, whether that is whole or published."""
     from mnemic.codegen.flat.published_files import TAKEN
 
     if (Path(str(module.__file__)).parent / "support").is_dir():

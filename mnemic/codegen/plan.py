@@ -73,7 +73,7 @@ Op = Given | Map | Product | Call | Fused
 
 
 def renamed_reads(op: Op, names: Mapping[str, str]) -> Op:
-    """An operation that reads other quantities."""
+    """Return an operation with what it reads renamed by ``names``."""
     match op:
         case Map(expr=expr, reads=reads):
             return Map(expr, tuple(replace(r, quantity=names.get(r.quantity, r.quantity))
@@ -104,7 +104,7 @@ class Quantity:
     equation: str = ""
 
     def reads(self) -> tuple[str, ...]:
-        """The names that its statement reads."""
+        """Return the names of the quantities that its statement reads."""
         match self.op:
             case Map(reads=reads):
                 return tuple(dict.fromkeys(r.quantity for r in reads))
@@ -171,7 +171,7 @@ class Plan:
         return self.known[key]
 
     def _free(self, quantity: Quantity) -> str:
-        """A name that is not taken, which says what is particular to this quantity."""
+        """Return a name that is not taken, which says what is particular to this quantity."""
         name, reads = quantity.name, quantity.reads()
         if name not in self.graph:
             return name
@@ -185,7 +185,7 @@ class Plan:
         return name if name not in self.graph else next(n for n in numbered if n not in self.graph)
 
     def emptied(self, renamed: Mapping[str, str] = MappingProxyType({})) -> Plan:
-        """A plan without quantities and with the same ends, of which some are ``renamed``."""
+        """Return a plan without quantities, its ends the same but for those ``renamed``."""
         names = renamed.get
         return Plan(
             following={place: names(end, end) for place, end in self.following.items()},
@@ -197,7 +197,7 @@ class Plan:
         )  # fmt: skip
 
     def axes(self, name: str) -> tuple[str, ...]:
-        """The axes of a quantity."""
+        """Return the axes of a quantity."""
         return self[name].axes
 
     def __getitem__(self, name: str) -> Quantity:
@@ -225,15 +225,15 @@ class Plan:
         self.known = {key: name for key, name in self.known.items() if name in names}
 
     def is_carried(self, name: str) -> bool:
-        """Whether a carried state reaches a quantity, so that it cannot leave the scan."""
+        """Return whether a carried state reaches a quantity, which then cannot leave the scan."""
         return not nx.ancestors(self.graph, name).isdisjoint(self.states())
 
     def is_end(self, name: str) -> bool:
-        """Whether a quantity is the output or a next state."""
+        """Return whether a quantity is the output, a next state or a result."""
         return name in self._ends() | set(self._closed())
 
     def close(self, every: int, place: str, value: str) -> None:
-        """Where an interval of so many tokens ends, put a value in place of a state (or output)."""
+        """Put a value in place of a state (or output) where an interval of so many tokens ends."""
         self.closed.setdefault(every, {})[place] = value
 
     def _closed(self) -> tuple[str, ...]:
@@ -243,15 +243,15 @@ class Plan:
         return {self.output, *self.following.values(), *self.results.values()} - {""}
 
     def needed(self) -> set[str]:
-        """What the output, a next state or a result depends on."""
+        """Return all that the output, a next state or a result depends on."""
         return self._behind(self._ends() | set(self._closed()))
 
     def arguments(self) -> tuple[str, ...]:
-        """The arguments that are used, in order of declaration."""
+        """Return the arguments that are used, in order of declaration."""
         return tuple(q.name for q in self._ordered(self.needed()) if q.op == Given())
 
     def states(self) -> tuple[str, ...]:
-        """The carried states, in order of declaration."""
+        """Return the carried states, in order of declaration."""
         return tuple(n for n in self.graph if self[n].op == Given(state=True))
 
     def phases(self, stepwise: Collection[str] = ()) -> Phases:
@@ -270,7 +270,7 @@ class Plan:
         )
 
     def _closings(self, late: set[str]) -> Iterator[Closing]:
-        """Longer intervals read what shorter ones have put in place."""
+        """Yield the closings of intervals; longer ones read what shorter ones put in place."""
         renamed: dict[str, str] = {}
         for every, moves in sorted(self.closed.items()):
             statements = self._behind(set(moves.values()) - set(renamed), stop=set(renamed))
@@ -278,7 +278,7 @@ class Plan:
             renamed |= {value: place for place, value in moves.items()}
 
     def _behind(self, ends: set[str], stop: Collection[str] = ()) -> set[str]:
-        """These and what they are computed of, as far as where it stops."""
+        """Return these and what they are computed of, but not ``stop`` nor what lies behind it."""
         found, ahead = set[str](), list(ends)
         while ahead:
             name = ahead.pop()
@@ -288,7 +288,7 @@ class Plan:
         return found
 
     def ordered(self) -> tuple[Quantity, ...]:
-        """Everything that the output needs, in order."""
+        """Return every quantity that is needed, each behind those that it reads."""
         return self._ordered(self.needed())
 
     def _ordered(self, names: set[str]) -> tuple[Quantity, ...]:

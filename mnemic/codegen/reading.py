@@ -17,7 +17,7 @@ OWN = frozenset({"v", "bonus"})
 
 
 def reading(token: Plan) -> Plan | None:
-    """Recurrent plan → M(W, φ(q)) of the carried states; None where a read-out needs a write."""
+    """Plan M(W, φ(q)) from a token's plan and its carried states; None where it needs a write."""
     standing = {after: state for state, after in token.following.items()}
     found = _Reading(token, standing)
     for quantity in token.ordered():
@@ -39,7 +39,7 @@ class _Reading:
     names: dict[str, str | None] = field(default_factory=dict)
 
     def name_of(self, name: str) -> str | None:
-        """The name of a quantity in the new plan."""
+        """Return the name of a quantity in the new plan, ``None`` where it vanishes."""
         name = self.standing.get(name, name)
         if name not in self.names:
             self.names[name] = self._carried(name)
@@ -62,7 +62,7 @@ class _Reading:
         return self.plan.add(name, quantity.axes, found, quantity.equation)
 
     def _mapped(self, op: Map) -> Map | str | None:
-        """The expression without what vanishes, or the one quantity that is left of it."""
+        """Return a map without what vanishes, or the one quantity that is left, if any is."""
         named = {read.symbol: self.name_of(read.quantity) for read in op.reads}
         gone = {x: 0 for x in op.expr.free_symbols if named.get(x.name, x) is None}
         expr = op.expr.subs(gone) if gone else op.expr
@@ -88,7 +88,7 @@ class _Reading:
                 raise AssertionError(op)
 
     def _needed(self, name: str) -> str:
-        """A quantity that an operation cannot do without: the value itself, if it comes to that."""
+        """Return the name of what an operation cannot do without, declared where it vanishes."""
         return self.name_of(name) or self.plan.given(name, self.token.axes(name))
 
 

@@ -20,7 +20,7 @@ Names = dict[str, str]
 
 
 def build(rule: Rule) -> Plan:
-    """The plan of one token."""
+    """Plan one token."""
     rule = rule if isinstance(rule, Layers) else folded(rule)
     b = Builder(rule, (), slot=("r",) if rule.window > 1 else ())
     b.declare_vectors()
@@ -44,7 +44,7 @@ def build(rule: Rule) -> Plan:
 
 
 def stabilise(b: Builder) -> None:
-    """Shares of old and new under a running maximum m of the weights' logarithms."""
+    """Plan shares of old and new under a running maximum m of the weights' logarithms."""
     if not b.stabilised:
         return
     log_decay = b.needed_log_decay(b.rule.decay)
@@ -61,7 +61,7 @@ def stabilise(b: Builder) -> None:
 
 
 def _later(b: Builder, carried: tuple[Carried, ...], roles: Names) -> Kept | None:
-    """Kept keys after the token."""
+    """Plan the kept keys and coefficients after the token, ``None`` where no keys are kept."""
     kept = [m.kept for m in carried if m.kept is not None]
     if not kept:
         return None
@@ -70,7 +70,7 @@ def _later(b: Builder, carried: tuple[Carried, ...], roles: Names) -> Kept | Non
 
 
 def _memories_read(b: Builder, carried: tuple[Carried, ...], after: Names) -> Names:
-    """The memory of every matrix that the token's query meets."""
+    """Return the memory of every matrix that the token's query meets."""
     where = b.rule.problem.spec.readout.memory
     if where == "after":
         return after
@@ -90,7 +90,7 @@ def _read(
     b: Builder, carried: tuple[Carried, ...], memories: Names, roles: Names, later: Kept | None,
     end: str,
 ) -> str:  # fmt: skip
-    """M(W, φ(q)), and what stands between it and the output."""
+    """Plan M(W, φ(q)), and what stands between it and the output."""
     by_name, query = {m.matrix.name: m for m in carried}, b.featured("q")
 
     def apply(matrix: str, x: str, name: str, equation: str) -> str:
@@ -111,7 +111,7 @@ def _read(
 def _recalled(
     b: Builder, kept: Kept, later: Kept, rows: str, query: str, name: str
 ) -> str:  # fmt: skip
-    """The read-out of rows over kept keys: those after the token, unless it reads the past."""
+    """Plan the read-out of kept keys' rows: those after the token, unless it reads the past."""
     assert b.rule.kernels is not None
     where = b.rule.problem.spec.readout.memory
     keys, counts = (later.keys, later.counts) if where == "after" else (kept.keys, kept.counts)

@@ -39,7 +39,7 @@ def _spec(rule: Rule) -> Spec:
 
 
 def _plain(rule: Rule) -> bool:
-    """Each token writes once, under one decay a head."""
+    """Return whether each token writes once, under one decay a head."""
     per = {s.symbol: s.per for s in rule.scalars}
     by_channel = any(per.get(s) in ("key", "outer") for s in rule.decay.free_symbols)
     single = rule.window == 1 and rule.momentum is None and rule.rows == 1
@@ -47,7 +47,7 @@ def _plain(rule: Rule) -> bool:
 
 
 def _sums_weights(rule: Rule) -> bool:
-    """The normaliser is Σ of decayed rates: what the forms keep as n."""
+    """Return whether the normaliser is Σ of decayed rates, which the forms keep as n."""
     additive = rule.structure.algebra == "additive" and not rule.diagonal
     return additive and _plain(rule) and _spec(rule).readout.memory == "after"
 
@@ -58,13 +58,13 @@ def _exponential(rule: Rule) -> bool:
 
 
 def _keys_vary(rule: Rule) -> bool:
-    """The vector of a role names a coefficient."""
+    """Return whether the vector of a role names a coefficient."""
     symbols = {s.symbol for s in rule.scalars}
     return any(expr.free_symbols & symbols for expr in rule.problem.keys.values())
 
 
 def _moves_off_key(rule: Rule) -> bool:
-    """Whether a role's vector is no multiple of a key: what is not turned with it under a phase."""
+    """Return whether a role's vector is no multiple of a key, so that no phase turns it along."""
     own = {sp.Symbol(name, real=True) for name in ("k", "predict", "erase", "write")}
     roles = (expr for role, expr in rule.problem.keys.items() if role in ROLES)
     return any(sp.expand(e.subs({k: 2 * k for k in own}) - 2 * e) != 0 for e in roles)
@@ -74,7 +74,7 @@ ROLES = ("predict", "erase", "write")
 
 
 def _rows_alone(rule: Rule) -> bool:
-    """A row decay has nothing beside it that the chunk form would have to join it with."""
+    """Return whether nothing stands beside a row decay that a chunk would have to join it with."""
     per = {s.symbol: s.per for s in rule.scalars}
     by_row = all(per.get(s) == "value" for s in rule.row_decay.free_symbols)
     plain = rule.momentum is None and rule.window == 1 and rule.retained.link.identity
@@ -105,19 +105,19 @@ def _takes_last_memory(rule: Rule) -> bool:
 
 
 def _levels_and_more(rule: Rule) -> bool:
-    """Levels of a rule whose tokens write more than once, or carry more than one memory."""
+    """Return whether a rule has levels and tokens that write or carry more than one memory."""
     several = rule.window > 1 or takes_steps(rule) or rule.momentum is not None or rule.anchor > 1
     return isinstance(rule, Levels) and (several or rule.diagonal or _exponential(rule))
 
 
 def _by_channel(rule: Rule, expr: Any) -> bool:
-    """Whether an expression differs by channel, which only the outer matrices have."""
+    """Return whether an expression differs by channel, which only the outer matrices have."""
     per = {s.symbol: s.per for s in rule.scalars}
     return any(per.get(s) in ("key", "outer", "value") for s in expr.free_symbols)
 
 
 def _nests(rule: Rule) -> bool:
-    """Every interval is a multiple of the shorter ones."""
+    """Return whether every interval is a multiple of the shorter ones."""
     return all(b % a == 0 for a, b in pairwise(rule.intervals))
 
 

@@ -26,7 +26,7 @@ def repeated(rule: Rule) -> Rule:
 
 
 def takes_steps(rule: Rule) -> bool:
-    """Whether a token takes several steps."""
+    """Return whether a token takes several steps."""
     optimizer = rule.problem.spec.optimizer
     return not isinstance(rule, Moments) and optimizer.micro_steps * optimizer.inner_steps > 1
 
@@ -51,7 +51,7 @@ def spread(rule: Rule) -> tuple[str, ...]:
 
 
 def _any_computed(rule: Rule) -> bool:
-    """Whether a decay is no argument: a number, or an expression of other coefficients."""
+    """Return whether a decay is no argument: a number, or made of other coefficients."""
     decays = (rule.problem.scalar(name) for name in ("alpha", "beta"))
     return any(_is_computed(decay) for decay in decays)
 
@@ -61,7 +61,7 @@ def _is_computed(decay: Scalar | None) -> bool:
 
 
 def _named_elsewhere(rule: Rule) -> bool:
-    """Whether anything but the decay itself names a coefficient of it."""
+    """Return whether anything but the decay itself names a coefficient of it."""
     decays = {s.symbol for s in rule.scalars if s.name in ("alpha", "beta")}
     link, error = rule.retained.link, rule.error
     parts = [rule.rate, rule.gain, rule.momentum, rule.weight, error.signal, error.slope,

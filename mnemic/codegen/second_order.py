@@ -28,7 +28,7 @@ def _forgetting(b: BuilderOf[Moments]) -> str | None:
 
 
 def _weighed(b: BuilderOf[Moments], name: str, power: Any = 1) -> str:
-    """A row times a power of its pair's weight."""
+    """Multiply a row by a power of its pair's weight."""
     weight = b.rule.solution.weight
     if weight == 1:
         return name
@@ -38,7 +38,7 @@ def _weighed(b: BuilderOf[Moments], name: str, power: Any = 1) -> str:
 
 
 def recurrent(rule: Moments) -> Plan:
-    """One token."""
+    """Plan one token."""
     return _with_bonus(
         _recurrent_inverse(rule) if rule.solution.inverted else _recurrent_moments(rule)
     )
@@ -113,12 +113,12 @@ def _chunk_inverse(rule: Moments) -> BuilderOf[Moments]:
 
 
 def _widened(b: BuilderOf[Moments], name: str) -> str:
-    """The same numbers with the digits that a difference may lose: see ``ops.widened``."""
+    """Widen numbers by the digits that a difference may lose: see ``ops.widened``."""
     return b.call(f"{name}_wide", b.plan.axes(name), "widened", name)
 
 
 def _narrowed(b: BuilderOf[Moments], name: str, like: str) -> str:
-    """The same numbers in the dtype of ``like``."""
+    """Narrow numbers to the dtype of ``like``."""
     return b.call(f"{name}_narrow", b.plan.axes(name), "narrowed", name, like)
 
 
@@ -133,7 +133,7 @@ def _states(b: BuilderOf[Moments]) -> tuple[str, str]:
 
 
 def _sustained(b: BuilderOf[Moments], state: str, kept: str | None, new: str) -> str:
-    """A moment with what is new."""
+    """Plan a moment after the token or chunk: what is ``kept`` of it, and what is ``new``."""
     name, axes = f"{state}_next", b.plan.axes(state)
     if kept is not None:
         return b.call(name, axes, "sustained", state, kept, new, equation=f"moment {state}")
@@ -142,7 +142,7 @@ def _sustained(b: BuilderOf[Moments], state: str, kept: str | None, new: str) ->
 
 
 def _ridge(b: BuilderOf[Moments], like: str) -> str | None:
-    """Λ beside H, as a vector a row; none where H starts at it."""
+    """Return Λ beside H, as a vector a row; ``None`` where it is 0, or H starts at it."""
     moments = b.rule.solution
     if not moments.constant or moments.ridge == 0:
         return None
@@ -203,7 +203,7 @@ def _chunk_moments(rule: Moments) -> BuilderOf[Moments]:
 
 
 def _mixing(b: BuilderOf[Moments], key: str) -> tuple[str, str | None]:
-    """What pair s weighs at row t, and what is left at row t of the chunk's start."""
+    """Return what pair s weighs at row t, and what is left at row t of the chunk's start."""
     forget = _forgetting(b)
     if forget is None:
         mix, reach = b.call("mix", ("t", "s"), "lower_ones_of", key), None
@@ -220,7 +220,7 @@ def _mixing(b: BuilderOf[Moments], key: str) -> tuple[str, str | None]:
 
 
 def _descended(b: BuilderOf[Moments], rows: "_Token | _Chunk", query: str) -> str:
-    """W q after full-batch steps from the origin: η U Σ_j (I − η(H + Λ))ʲ q."""
+    """Plan W q after full-batch steps from the origin: η U Σ_j (I − η(H + Λ))ʲ q."""
     moments, rate = b.rule.solution, b.rule.rate
     rate_env: dict[str, Any] = b.coefficients(rate)
     ridge = _ridge(b, query)
@@ -249,11 +249,11 @@ class _Token:
     u: str
 
     def second(self, point: str, name: str) -> str:
-        """H x."""
+        """Plan H x."""
         return self.b.call(name, ("k",), "recall", self.h, point)
 
     def cross(self, point: str, name: str, equation: str = "") -> str:
-        """U x."""
+        """Plan U x."""
         return self.b.call(name, ("v",), "recall", self.u, point, equation=equation)
 
 
@@ -270,15 +270,15 @@ class _Chunk:
     reach: str | None
 
     def second(self, point: str, name: str) -> str:
-        """H_t x_t for every row."""
+        """Plan H_t x_t for every row."""
         return self._times(point, self.key, self.h, name, "")
 
     def cross(self, point: str, name: str, equation: str = "") -> str:
-        """U_t x_t for every row."""
+        """Plan U_t x_t for every row."""
         return self._times(point, self.value, self.u, name, equation)
 
     def _times(self, point: str, rows: str, state: str, name: str, equation: str) -> str:
-        """reach_t M_0 x_t + Σ_{s≤t} weights_ts r_s (k_s·x_t)."""
+        """Plan reach_t M_0 x_t + Σ_{s≤t} weights_ts r_s (k_s·x_t)."""
         b, (x, y) = self.b, _symbols("x_", "y_")
         out = b.plan.axes(rows)
         raw = b.product(f"{point}_{self.key}", ("t", "s"), point, self.key, flip_right=True)
@@ -290,7 +290,7 @@ class _Chunk:
         return b.map(name, x + y, {"x_": old, "y_": new}, equation)
 
     def carry(self) -> None:
-        """H and U at the chunk's end."""
+        """Plan H and U at the chunk's end."""
         b, (x, f) = self.b, _symbols("x_", "f_")
         left = self.key
         if self.reach is not None or b.rule.solution.weight != 1:

@@ -33,5 +33,5 @@ if __name__ == "__main__":
 
 
 def source(rule: Rule, name: str) -> str:
-    """The text of ``test_<name>.py``; ``name`` is the generated module's."""
+    """Return the text of ``test_<name>.py``; ``name`` is the generated module's."""
     return TEST.format(title=title_of(rule.problem.spec), name=name)

@@ -28,18 +28,18 @@ COUNTING = frozenset({HEAD, HEADS, TIME})
 
 
 def slots_of(rule: Rule) -> int:
-    """The number of slots, 0 for a memory without."""
+    """Return the number of slots, 0 for a memory without."""
     return getattr(rule.problem.spec.memory, "slots", None) or 0
 
 
 def by_slot(rule: Rule) -> bool:
-    """Whether each slot has a decay of its own."""
+    """Return whether each slot has a decay of its own."""
     decay = rule.problem.scalar("alpha")
     return decay is not None and decay.per == "key"
 
 
 def memories(rule: Rule) -> tuple[Rule, Rule]:
-    """The rules of the slots' keys and of their values.
+    """Derive the rules of the slots' keys and of their values.
 
     Raises ``InvalidSpec`` for what is not compiled yet.
     """
@@ -54,7 +54,7 @@ def memories(rule: Rule) -> tuple[Rule, Rule]:
 
 
 def _transposed(spec: Spec, rule: Rule) -> dict[str, Any]:
-    """The decay of columns as one of rows: slots are the rows of the first memory."""
+    """Return the decay of columns as one of rows: slots are the rows of the first memory."""
     if not by_slot(rule):
         return {}
     decay, retention = _by_value(spec.retention.decay), spec.retention
@@ -69,7 +69,7 @@ def _by_value(declared: Declared) -> Declared:
 
 
 def refusal(rule: Rule) -> str | None:
-    """Why slots of this rule are not compiled yet, or ``None``."""
+    """Return why slots of this rule are not compiled yet, or ``None``."""
     spec, keys = rule.problem.spec, rule.problem.spec.keys
     plain = rule.window == 1 and spec.optimizer.micro_steps == 1 and spec.optimizer.inner_steps == 1
     if rule.structure.kind != "additive" or not plain:
@@ -88,7 +88,7 @@ def refusal(rule: Rule) -> str | None:
 
 
 def signature(rule: Rule, keys: Signature, values: Signature) -> Signature:
-    """What the two together take and carry."""
+    """Describe what the memories of the slots' keys and values together take and carry."""
     of_features = tuple(c for c in keys.coefficients if c.same)  # slots' values have no φ
     coefficients = (*(_in_slots(c) for c in values.coefficients), *of_features)
     own = rule.problem.spec.keys.write
@@ -112,7 +112,7 @@ def _in_slots(coefficient: Coefficient) -> Coefficient:
 
 
 def written(rule: Rule, described: Signature) -> str:
-    """The source of w_t as a function of the operator's arguments.
+    """Write the source of w_t as a function of the operator's arguments.
 
     A coefficient of a head beside one of the slots is the same for all of them.
     """
@@ -134,5 +134,5 @@ def written(rule: Rule, described: Signature) -> str:
 
 
 def _of_heads(described: Signature) -> frozenset[str]:
-    """The coefficients with one number a head."""
+    """Return the coefficients with one number a head."""
     return frozenset(c.name for c in described.coefficients if not c.axes)

@@ -36,7 +36,7 @@ def start(rule: Rule, states: Collection[str]) -> Plan | None:
 
 
 def _of_one(rule: Linear | Levels, states: Collection[str]) -> Plan | None:
-    """Plan one matrix: link(0), or uniform."""
+    """Plan the start of a single matrix: link(0), or uniform; ``None`` where it starts at zero."""
     retained = rule.retained
     if retained.mode == "dual" and "anchor" not in states:
         return None
@@ -47,7 +47,7 @@ def _of_one(rule: Linear | Levels, states: Collection[str]) -> Plan | None:
 
 
 def _start(b: Builder, dual: str) -> str:
-    """The memory of a dual of zero."""
+    """Plan the memory of a dual of zero."""
     retained = b.rule.retained
     if retained.mode == "dual":
         return linked(b, dual, retained.link, "W")
@@ -61,7 +61,7 @@ def _start(b: Builder, dual: str) -> str:
 
 
 def _unmirrored(b: Builder, dual: str) -> str:
-    """(∇R)⁻¹(0)."""
+    """Plan (∇R)⁻¹(0), the memory of a dual of zero under a prox."""
     retained = b.rule.retained
     entry = invert(retained.mirror, retained.link.domain)
     if entry is None:
@@ -74,7 +74,7 @@ def _unmirrored(b: Builder, dual: str) -> str:
 
 
 def _of_layers(rule: Layers) -> Plan | None:
-    """Held and anchored memories W_0 = link(A_0), and norms; ``None`` where there are none."""
+    """Plan held and anchored memories W_0 = link(A_0), and norms; ``None`` where none are."""
     b = Builder(rule, ())
     for matrix in rule.network.matrices:
         _matrix(b, matrix)
@@ -111,7 +111,7 @@ def _matrix(b: Builder, matrix: Matrix) -> None:
 
 
 def _memory(b: Builder, matrix: Matrix, dual: str) -> str:
-    """W = link(A), or (∇R)⁻¹(A) under a prox without a constraint."""
+    """Plan W = link(A), or (∇R)⁻¹(A) under a prox without a constraint."""
     retained = b.rule.retained
     if retained.mode == "dual" or retained.link.normaliser != "none":
         link = link_of(b.rule, matrix, stepped=False)
@@ -122,7 +122,7 @@ def _memory(b: Builder, matrix: Matrix, dual: str) -> str:
 
 
 def _mirrored(b: Builder, matrix: Matrix, memory: str) -> None:
-    """A_0 = ∇R(W_0), which is what was given where no constraint has moved the memory."""
+    """Plan A_0 = ∇R(W_0), which is what was given where no constraint has moved the memory."""
     mirror = b.rule.retained.mirror
     if link_of(b.rule, matrix).normaliser != "none" and len(b.rule.network.matrices) > 1:
         name = f"A{matrix.name.removeprefix('W')}"

@@ -8,7 +8,7 @@ from mnemic.codegen.keyed_rows import Side
 
 
 def reached(b: Builder, vectors: str, factor: str | None) -> str:
-    """Vectors times the decay since the chunk's start, known for all chunks at once."""
+    """Multiply vectors by the decay since the chunk's start, known for all chunks at once."""
     if factor is None:
         return vectors
     rows, channel = b.plan.axes(vectors)[0], b.plan.axes(factor)[1:]
@@ -22,7 +22,7 @@ def from_state(
     b: Builder, c: Coefficients, vectors: str, factor: str | None, state: str, name: str,
     row_decay: bool = True, side: Side | None = None,
 ) -> str:  # fmt: skip
-    """Rows of vectors times a state, with the decay since the chunk's start.
+    """Multiply rows of vectors by a state, with the decay since the chunk's start.
 
     Behind a kernel ``side`` tells the weights of the state's rows, and the decay follows them.
     """

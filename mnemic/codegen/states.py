@@ -84,7 +84,7 @@ def alone(rule: Rule, memory: str) -> Carried:
 
 
 def _keep_rows(b: Builder, matrix: Matrix) -> Kept | None:
-    """The keys, which matrices of one input share."""
+    """Return the kept keys, which matrices of one input share."""
     if "K" in b.plan.graph:
         return Kept("K")
     return keyed_rows.declare(
@@ -93,8 +93,8 @@ def _keep_rows(b: Builder, matrix: Matrix) -> Kept | None:
 
 
 def dual_name(rule: Rule, matrix: Matrix) -> str:
-    """A, or W where the memory is its own dual (or the state, as under a prox at every token);
-    U where it is kept as rows."""
+    """Return A, or W where the memory is its own dual (or the state, as under a prox at every
+    token); U where it is kept as rows."""
     if rule.keeps_rows(matrix):
         return "U"
     plain = rule.retained.mode == "dual" and rule.retained.link.identity
@@ -102,29 +102,29 @@ def dual_name(rule: Rule, matrix: Matrix) -> str:
 
 
 def anchored(rule: Rule, matrix: Matrix) -> bool:
-    """Whether the memory of the last chunk's end is a state beside the held one."""
+    """Return whether the memory of the last chunk's end is a state beside the held one."""
     asks = rule.problem.spec.readout.memory == "anchor"
     return rule.anchor > matrix.every and (asks or rule.sees_memory)
 
 
 def closing(rule: Rule, matrix: Matrix) -> int:
-    """Where norms and a prox act: at the anchor, else with every use of O."""
+    """Return the interval after which norms and a prox act: the anchor, else that of O."""
     return rule.anchor if rule.anchor > 1 else matrix.every
 
 
 def is_free(rule: Rule, matrix: Matrix) -> bool:
-    """Whether the state is W itself although the link is no identity."""
+    """Return whether the state is W itself although the link is no identity."""
     return rule.retained.mode != "dual" and closing(rule, matrix) == 1
 
 
 def norm_axis(rule: Rule) -> str:
-    """The axis that keeps the norms: one a row, or one a column."""
+    """Return the axis that keeps the norms: ``v``, one a row, or ``k``, one a column."""
     return "v" if rule.applied.normalize == "rows" else "k"
 
 
 def link_of(rule: Rule, matrix: Matrix, *, stepped: bool = True) -> Link:
-    """The link with the scale of this matrix, where each has its own; of a dual that no step was
-    taken on unless ``stepped``."""
+    """Return the link with the scale of this matrix, where each has its own; of a dual that no step
+    was taken on unless ``stepped``."""
     link = rule.retained.link if stepped else rule.retained.without_step
     own = sym.coefficient(f"scale{matrix.name.removeprefix('W')}")
     if rule.problem.scalar(str(own)) is None:

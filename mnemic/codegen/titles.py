@@ -4,7 +4,7 @@ from mnemic.dsl.spec import Spec
 
 
 def title_of(spec: Spec) -> str:
-    """The title, or the name, as text that can neither end nor escape a docstring.
+    """Return the title, or the name, as text that can neither end nor escape a docstring.
 
     >>> from mnemic.dsl.load import load
     >>> title_of(load({"mnemic": 1, "name": "x", "title": 'a \\\\ "quoted" title'}))

@@ -37,7 +37,7 @@ class Step:
 
 
 def gradients(b: Builder, carried: tuple[Carried, ...], roles: Names) -> dict[str, Written]:
-    """−η ∇_W ℓ of every matrix (without η, where it multiplies O(S) instead)."""
+    """Plan −η ∇_W ℓ of every matrix (without η, where it multiplies O(S) instead)."""
     b.unit_rate = b.rule.applied.outside
     by_name = {m.matrix.name: m for m in carried}
     seen = {name: _reference(b, m) for name, m in by_name.items()}
@@ -64,7 +64,7 @@ def gradients(b: Builder, carried: tuple[Carried, ...], roles: Names) -> dict[st
 
 
 def _reference(b: Builder, m: Carried) -> str:
-    """W_ref: the memory that the gradient sees."""
+    """Plan W_ref, the memory that the gradient sees."""
     rule, seen = b.rule, m.memory
     if m.still is not None and (rule.anchor > 1 or m.every > 1):
         return m.still
@@ -83,7 +83,7 @@ def _reference(b: Builder, m: Carried) -> str:
 
 
 def _decay_seen(rule: Rule) -> Any:
-    """The part of the decay that the gradient sees; a row over its sum takes what is its own."""
+    """Return the decay that the gradient sees: of rows over their sums, that of rows alone."""
     if rule.problem.spec.retention.order != "before":
         return sp.Integer(1)
     if rule.kernels is not None and rule.kernels.predict.normalised:
@@ -92,7 +92,7 @@ def _decay_seen(rule: Rule) -> Any:
 
 
 def _predicted(b: Builder, m: Carried, seen: str, key: str, name: str, equation: str) -> str:
-    """W_ref x of one vector, or of every vector of a window."""
+    """Plan W_ref x of one vector, or of every vector of a window."""
     if m.kept is not None and b.rule.kernels is not None:
         counts = m.kept.anchor if b.rule.anchor > 1 else m.kept.counts
         return keyed_rows.recall(
@@ -103,12 +103,12 @@ def _predicted(b: Builder, m: Carried, seen: str, key: str, name: str, equation:
 
 
 def _factor(b: Builder) -> Any:
-    """−η γ."""
+    """Return −η γ, the factor of a token's gradient, with the weight of a window's slot."""
     return -b.rate * b.rule.weight * (WINDOW_WEIGHT if b.slot else sp.Integer(1))
 
 
 def _outer(b: Builder, m: Carried, name: str, rows: str, keys: str) -> str:
-    """δ aᵀ; of a matrix behind a kernel the rows themselves."""
+    """Plan δ aᵀ; of a matrix behind a kernel return the rows themselves."""
     if m.kept is not None:
         return rows
     if "r" in b.plan.axes(rows):
@@ -137,7 +137,7 @@ def factors_of_steps(
 def _of_matrix(
     b: Builder, matrix: Matrix, roles: Names, apply: Product, factor: Any
 ) -> tuple[Step, ...]:
-    """The steps of one matrix: what erases and what writes apart, where their keys are."""
+    """Plan the steps of one matrix: what erases and what writes apart, where their keys are."""
     rule, prediction = b.rule, None
     if rule.sees_memory:
         name = rule.network.output if isinstance(rule, Layers) else "y_hat"
@@ -160,7 +160,7 @@ def _of_matrix(
 def _of_network(
     b: Builder, roles: Names, apply: Product, back: Product, factor: Any
 ) -> dict[str, tuple[Step, ...]]:
-    """The steps of every matrix, by the chain rule."""
+    """Plan the steps of every matrix of a network, by the chain rule."""
     network = b.rule.network
     found, prediction = {FEATURES: roles["predict"]}, None
     if b.rule.sees_memory:

@@ -47,13 +47,13 @@ POINTS = tuple(sp.Rational(p, 2) for p in (2, -2, 1, -1, 4, -4, 20, -20))
 
 
 def _fragile(value: Any) -> bool:
-    """Whether an expression has points without a finite derivative."""
+    """Return whether an expression has points without a finite derivative."""
     powers = [p for p in value.atoms(sp.Pow) if p.base.free_symbols]
     return value.has(sp.log) or any(not (p.exp.is_integer and p.exp.is_positive) for p in powers)
 
 
 def _fraction(product: Any) -> tuple[Any, Any]:
-    """Numerator and denominator by the product's own factors; exp(−z) stays: 1/exp(z) overflows."""
+    """Split a product by its own factors into a fraction; exp(−z) stays: 1/exp(z) overflows."""
     above, below = [], []
     for factor in sp.Mul.make_args(product):
         base, power = factor.as_base_exp()
@@ -73,7 +73,7 @@ gelu: Any = sp.Function("gelu")
 
 
 def _with_gelu(product: Any) -> Any:
-    """x Φ(x) among the factors of a product as one function."""
+    """Write x Φ(x) among the factors of a product as one function."""
     factors = list(sp.Mul.make_args(product))
     for factor in factors:
         if isinstance(factor, sym.normal_cdf) and factor.args[0] in factors:
@@ -84,7 +84,7 @@ def _with_gelu(product: Any) -> Any:
 
 
 def closed(number: Any) -> str:
-    """A number as Python computes it: roots of rational multiples of powers of π by name.
+    """Print a number as Python computes it: roots of rational multiples of powers of π by name.
 
     >>> closed(sp.sqrt(2 / sp.pi)), closed(3 * sp.log(2)), closed(sp.Rational(1, 4))
     ('math.sqrt(2 / math.pi)', '3 * math.log(2)', '0.25')
@@ -113,13 +113,13 @@ def closed(number: Any) -> str:
 
 
 def _leaves(product: Any) -> list[Any]:
-    """The bases of a product of powers, whose exponents are whole; or the expression itself."""
+    """Return the bases of a product of powers with whole exponents; or the expression itself."""
     factors = [factor.as_base_exp() for factor in sp.Mul.make_args(product)]
     return [base for base, power in factors] if all(p.is_Integer for _, p in factors) else [product]
 
 
 def _gathered(above: Any, below: Any) -> tuple[Any, Any]:
-    """A fraction with its irrational numbers in one: √2 x / (2 √π) is x / √(2π)."""
+    """Gather the irrational numbers of a fraction in one: √2 x / (2 √π) is x / √(2π)."""
     (one, x), (two, y) = (
         part.as_independent(*part.free_symbols, as_Add=False) for part in (above, below)
     )
@@ -281,7 +281,7 @@ class TorchPrinter(StrPrinter):
         return f"torch.where({self._print(condition)}, {self._guarded(value, condition)}, {other})"
 
     def _guarded(self, value: Any, condition: Any) -> str:
-        """A branch whose root, logarithm or quotient sees a harmless number where it is not taken.
+        """Print a branch, its root, logarithm or quotient of a harmless number where not taken.
 
         ``torch.where`` drops what is not taken, but its gradient would be 0·∞.
         """
@@ -324,7 +324,7 @@ def _in_float32(number: Any) -> bool:
 
 
 def as_clamp(expr: Any) -> tuple[Any, Any] | None:
-    """(x, b) if the expression is x where |x| ≤ b and b·sign(x) elsewhere: a clamp."""
+    """Return (x, b) if an expression is x where |x| ≤ b and b·sign(x) elsewhere: a clamp."""
     if len(expr.args) != 2 or not isinstance(expr.args[0][1], sp.Ge | sp.Le):
         return None
     (x, condition), (other, _) = expr.args
@@ -334,5 +334,5 @@ def as_clamp(expr: Any) -> tuple[Any, Any] | None:
 
 
 def print_torch(expr: Any, names: dict[str, str]) -> str:
-    """The source of an expression whose symbols stand for the given Python names."""
+    """Print an expression whose symbols stand for the given Python names."""
     return str(TorchPrinter(names).doprint(steady(expr)))

@@ -12,7 +12,7 @@ from mnemic.errors import InvalidSpec, Issue
 
 
 def refused(rule: Rule) -> tuple[Issue, ...]:
-    """Everything that `mnemic.compile` would refuse of a derived rule; empty where it compiles.
+    """Return all that `mnemic.compile` would refuse of a derived rule; nothing if it compiles.
 
     Each issue is at a path into the spec, without the spec's name.
     """
@@ -25,19 +25,19 @@ def refused(rule: Rule) -> tuple[Issue, ...]:
 
 
 def _planned(rule: Rule) -> None:
-    """The plans of every operator; slots join two."""
+    """Plan every operator of a rule (slots join two), which raises where one is refused."""
     for part in slots.memories(rule) if slots.slots_of(rule) else (rule,):
         module.plans(repeated(rename_own_coefficients(part)))
 
 
 def _hybrid(rule: Rule) -> None:
-    """The block around the layer: one with the memory as context reads it without a write."""
+    """Check that a memory which is the context of a block can be read without a write."""
     if rule.problem.spec.block.hybrid == "context":
         layer.check_readable(rule, module.readable(rule))
 
 
 def _started(rule: Rule) -> None:
-    """The values that coefficients of a layer start at."""
+    """Compute where a layer's coefficients start, which raises for values out of reach."""
     for scalar in rule.scalars:
         if scalar.argument is not None:
             start(rule, scalar)

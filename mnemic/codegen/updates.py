@@ -35,7 +35,7 @@ def move(b: Builder, m: Carried, written: Written) -> Moved:
 
 
 def _settled(b: Builder, m: Carried, dual: str) -> Moved:
-    """W of the dual, and the state that goes on."""
+    """Plan W of the dual, and move the state that goes on."""
     multiplied = b.rule.retained.mode == "multiplicative"
     memory = dual if multiplied else memory_of(b, m, dual, f"W{m.tag}_now")
     b.plan.following[m.memory] = memory if is_free(b.rule, m.matrix) else dual
@@ -46,8 +46,8 @@ def _settled(b: Builder, m: Carried, dual: str) -> Moved:
 
 
 def _stepped(b: Builder, m: Carried, written: Written) -> tuple[str | None, list[str]]:
-    """S_t, which a held matrix without momentum gathers too, or an optimizer's step entry by entry;
-    and what goes past it."""
+    """Plan S_t, which a held matrix without momentum gathers too, or an optimizer's step entry by
+    entry; return it and what goes past it."""
     rule = b.rule
     if rule.applied.elementwise:
         ((gradient, _),) = written
@@ -65,7 +65,7 @@ def _stepped(b: Builder, m: Carried, written: Written) -> tuple[str | None, list
 
 
 def _terms(b: Builder, m: Carried, step: str | None, direct: list[str]) -> dict[str, str]:
-    """What enters the dual, by symbols: O of a step, and what goes past it.
+    """Return what enters the dual, by symbols: O of a step, and what goes past it.
 
     A sum is printed in the order of its symbols, and kernels that have been measured keep theirs.
     """
@@ -83,7 +83,7 @@ def _total(terms: dict[str, str]) -> Any:
 
 
 def _dual(b: Builder, m: Carried, terms: dict[str, str]) -> str:
-    """decay ∘ A + gain·O(S); without a step the decay alone."""
+    """Plan decay ∘ A + gain·O(S); without a step the decay alone."""
     rule, base = b.rule, m.memory
     if rule.retained.mode == "prox" and is_free(rule, m.matrix):
         base = mirrored(b, m.memory, f"B{m.tag}")
@@ -108,7 +108,7 @@ def _multiplied(b: Builder, kept: str, step: str) -> str:
 
 
 def _grown(b: Builder, m: Carried, written: Written) -> str:
-    """The same of rows over kept keys: what is left of those that are there, and a token's own."""
+    """Plan rows over kept keys: what is left of those that are there, and a token's own."""
     rule = b.rule
     every = {f"term{i}": name for i, (name, _) in enumerate(written)}
     old = b.decay * rule.row_decay * sp.Symbol("U_", real=True)

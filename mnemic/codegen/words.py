@@ -29,7 +29,7 @@ def in_words(function: str) -> str:
 
 @cache
 def _first_lines() -> dict[str, str]:
-    """The first line of every function's docstring; the source is read, since it needs torch."""
+    """Read the first line of every function's docstring from its source, which needs no torch."""
     found: dict[str, str] = {}
     for path in sorted(SUPPORT.glob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
