@@ -91,7 +91,7 @@ class Huber(Bias):
         }[self.over]
 
     def coefficients(self) -> dict[str, Scalar]:
-        """Return δ."""
+        """Return the threshold δ by its name, ``delta``."""
         return {"delta": self.delta}
 
 
@@ -108,7 +108,7 @@ class Robust(Bias):
         return "(n + Delta)**2/2"
 
     def coefficients(self) -> dict[str, Scalar]:
-        """Return Δ."""
+        """Return the largest norm Δ of a value shift by its name, ``Delta``."""
         return {"Delta": self.Delta}
 
 

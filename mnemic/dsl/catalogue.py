@@ -40,5 +40,5 @@ def folder() -> Path:
 
 @cache
 def _files() -> MappingProxyType[str, Path]:
-    """Each spec's file by its stem, which is the spec's name."""
+    """Return the file of each packaged spec by its stem, which is the spec's name."""
     return MappingProxyType({path.stem: path for path in sorted(folder().rglob("*.yaml"))})

@@ -31,7 +31,7 @@ class Layers:
     documents: tuple[Document, ...]
 
     def where(self, place: Place, *, key: bool = False) -> str:
-        """Position and path of a place, in the document that its value comes from."""
+        """Return the position and path of a place, in the document that its value comes from."""
         document = self.owner(place)
         return document.where(place, key=key) if document.positions else dotted(place)
 
@@ -44,7 +44,7 @@ class Layers:
         return 0, (0, 0)
 
     def owner(self, place: Place) -> Document:
-        """Return the first document that has the place, or has something else in its way."""
+        """Return the first document that has the place, or another value in its way."""
         for document in self.documents:
             if self._decides(document.data, place):
                 return document

@@ -141,7 +141,7 @@ def _field(place: str) -> tuple[FieldInfo, Shape]:
 
 
 def _literals(annotation: Any) -> Iterator[str]:
-    """The words of a Literal, inside of unions and ``Annotated`` too."""
+    """Yield the words of a Literal, also inside unions and ``Annotated``, as text."""
     if get_origin(annotation) is Literal:
         yield from map(str, get_args(annotation))
         return
@@ -150,19 +150,19 @@ def _literals(annotation: Any) -> Iterator[str]:
 
 
 def _scalars(place: str) -> dict[str, str]:
-    """The words of a coefficient that may stand at a place."""
+    """Return the words for a coefficient that may stand at a place, each with its meaning."""
     ways = ("head", *PER.get(place, ()))
     words = {word: told for word, told in SCALARS.items() if WORDS[word].get("per", "head") in ways}
     return {NONE: "left out", **words} if STARTS[place] == NONE else words
 
 
 def _holds(annotation: Any, kind: type) -> bool:
-    """Whether a union, ``Annotated`` or not, has this type in it."""
+    """Return whether an annotation is this type, or a union or ``Annotated`` with it inside."""
     return annotation is kind or any(_holds(inner, kind) for inner in get_args(annotation))
 
 
 def _meaning(kind: type[Family]) -> str:
-    """The first sentence of a kind's docstring."""
+    """Return the first sentence of a kind's docstring, without its full stop."""
     text = " ".join((inspect.getdoc(kind) or "").replace("``", "").split())
     return text.partition(". ")[0].removesuffix(".")
 
@@ -175,7 +175,7 @@ def _beside(others: list[str], own: bool) -> str:
 
 
 def _lines(name: str, answers: Mapping[str, str]) -> Iterator[str]:
-    """The text, line by line."""
+    """Yield the lines of a draft spec of this name; each answer under a comment on its question."""
     yield "# A memory: what it optimises, and how it forgets and learns. `mnemic check` tells what"
     yield "# is wrong with a spec, `mnemic derive --words` what it does."
     yield f"mnemic: {LANGUAGE}"
@@ -195,7 +195,7 @@ def _lines(name: str, answers: Mapping[str, str]) -> Iterator[str]:
 
 
 def _comment(question: Question) -> Iterator[str]:
-    """What stands at the place, and what else could."""
+    """Yield the comment on a question: what it asks, and each answer that is allowed."""
     yield from _wrapped(question.about)
     for word, meaning in question.answers.items():
         if meaning:

@@ -120,7 +120,7 @@ def fold(
     name: Callable[[str], T],
     apply: Callable[[str, tuple[T, ...]], T],
 ) -> T:
-    """Rebuild the tree from its leaves up, with one callable for each kind of node."""
+    """Compute a value of the tree from its leaves up, by one callable for each kind of node."""
     match tree:
         case Number(value):
             return number(value)
@@ -145,7 +145,7 @@ def _number_text(value: int | float) -> tuple[str, int]:
 
 
 def _apply_text(function: str, arguments: tuple[tuple[str, int], ...]) -> tuple[str, int]:
-    """The text of an application, and how tightly it binds."""
+    """Return the text of an application, and how tightly its operator binds."""
     operator = OPERATORS.get(function)
     if operator is None:
         return f"{function}({', '.join(text for text, _ in arguments)})", ATOM
@@ -191,14 +191,14 @@ def _check_tokens(text: str, walk: _Walk) -> None:
 
 
 def _piece(text: str, at: int) -> str:
-    """What to show of a text that has no token at ``at``: a word or one character."""
+    """Return what a message quotes where no token is found at ``at``: a word or one character."""
     word = re.compile(r"[\w.]+", re.ASCII).match(text, at)
     return word[0] if word else text[at]
 
 
 def _meant(text: str, at: int, piece: str) -> str | None:
-    """What is written in place of a piece: bars, a method or a function of a module, a product
-    without its sign, a sign of another language.
+    """Return what the grammar writes for a piece that it lacks: bars, a method or a function of
+    a module, a product without its sign, a sign of another language; None where it knows none.
 
     >>> _meant("|e|", 0, "|"), _meant("np.log(e)", 2, ".log"), _meant("2e", 0, "2e")
     ('abs(e)', 'log(...)', '2*e')
@@ -214,7 +214,7 @@ def _meant(text: str, at: int, piece: str) -> str | None:
 
 
 def _syntax(walk: _Walk) -> ast.expr:
-    """Python's tree of the text; a deep nesting ends its parser in one of two more ways."""
+    """Parse the text into Python's tree; refuse what Python's parser refuses or finds too deep."""
     line = re.sub(f"[{_SPACE}]", " ", walk.text.strip(_SPACE))
     try:
         return ast.parse(line, mode="eval").body
@@ -271,7 +271,7 @@ class _Walk:
         return self.start + node.col_offset + 1
 
     def node(self, node: ast.expr, depth: int, condition: bool = False) -> Node:
-        """Our node for Python's; ``condition`` where only a truth value makes sense."""
+        """Convert a node of Python's tree to ours, a truth value if and only if ``condition``."""
         self.spend(node, depth)
         if isinstance(node, ast.Compare | ast.BoolOp) != condition:
             wanted = "a comparison must" if condition else "a comparison may only"
@@ -301,7 +301,7 @@ class _Walk:
         self.refuse(node, "is not part of the grammar", piece)
 
     def spend(self, node: ast.expr, depth: int) -> None:
-        """Count one more node of the tree."""
+        """Count one more node; refuse the text where the tree gets too large or too deep."""
         self.count += 1
         if self.count > MOST_NODES:
             self.refuse(node, f"has more than {MOST_NODES} parts")
@@ -337,7 +337,7 @@ class _Walk:
         return Apply(function, (first, second))
 
     def junction(self, function: str, values: list[ast.expr], depth: int) -> Node:
-        """``a and b and c`` as ``(a and b) and c``: two arguments each."""
+        """Nest ``a and b and c`` as ``(a and b) and c``: two arguments each."""
         below = depth + len(values) - 1
         tree = self.node(values[0], below, condition=True)
         for place, value in enumerate(values[1:]):
@@ -391,7 +391,7 @@ def _number_growth(value: int | float) -> _Growth:
 
 
 def _growth(function: str, arguments: tuple[_Growth, ...]) -> _Growth:
-    """The growth of an application, from its arguments'."""
+    """Bound the growth of an application from the bounds of its arguments."""
     first, last = arguments[0], arguments[-1]
     bits = sum(argument.bits for argument in arguments)
     scale = math.prod(argument.scale for argument in arguments)

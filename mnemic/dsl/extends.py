@@ -62,7 +62,7 @@ def is_missing(issue: Issue) -> bool:
 
 
 def _next(documents: Sequence[Document]) -> Document:
-    """The base of the last of the documents. Raises InvalidSpec."""
+    """Read the base of the last document. Raises InvalidSpec for a circle or too many bases."""
     last = documents[-1]
     path = _base(last)
     if str(path.resolve()) in map(_identity, documents):
@@ -81,7 +81,7 @@ def merged(layers: Layers) -> Any:
 
 
 def merge(base: Any, child: Any, shape: Shape) -> Any:
-    """``child`` over ``base``, both of one shape."""
+    """Merge ``child`` over ``base``, both of one shape, and return the result."""
     if not isinstance(child, dict):
         return child
     full, change = shape.long(base), shape.kinded(child)
@@ -93,7 +93,7 @@ def merge(base: Any, child: Any, shape: Shape) -> Any:
 
 
 def _differ(base: Mapping[str, Any], child: Mapping[str, Any], shape: Shape) -> bool:
-    """Whether the child is of another kind, method or origin than the base."""
+    """Return whether the child is of another kind, method or origin than the base."""
     for word in _TELLS_KIND:
         field = shape.fields().get(word)
         default = field.default if field else child.get(word)
@@ -110,7 +110,7 @@ def _without(data: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
 
 
 def _base(document: Document) -> Path:
-    """The path of the base that a document names."""
+    """Return the path of the base that a document names. Raises InvalidSpec where none is found."""
     name = document.data["extends"]
     if not isinstance(name, str) or not name:
         _refuse(document, "must be the name of a packaged spec or a path")

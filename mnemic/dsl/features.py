@@ -96,7 +96,7 @@ class Softmax(Features):
 
     @property
     def largest(self) -> str:
-        """1: the weights are positive and sum to one."""
+        """The largest ‖φ(x)‖²: 1, as the weights are positive and sum to one."""
         return "1"
 
 
@@ -122,13 +122,13 @@ class Polynomial(Features):
 
     @property
     def largest(self) -> str:
-        """The kernel at x·x."""
+        """The largest ‖φ(x)‖²: the kernel at s = x·x."""
         if self.mode == "power":
             return f"s**{self.degree}"
         return " + ".join(f"a{i}*s**{i}" for i in range(self.degree + 1))
 
     def coefficients(self) -> Iterator[tuple[str, str, Coefficient]]:
-        """Yield a0, a1, … of graded features."""
+        """Yield name, place and coefficient of each a_i of graded features."""
         if self.mode == "graded":
             given = (LEARNED,) * (self.degree + 1) if self.a is None else self.a
             for i, coefficient in enumerate(given):
@@ -140,7 +140,7 @@ LEARNED = Coefficient.model_validate({"from": "parameter"})
 
 
 def _started(coefficient: Coefficient, order: int) -> Coefficient:
-    """a_i with the activation 2σ(x)/i! and the start 1/i!, where it is learned and tells none."""
+    """Give a learned a_i the activation 2σ(x)/i! and the start 1/i!, where it tells none itself."""
     if coefficient.origin is None:
         return coefficient
     told = {
@@ -160,12 +160,12 @@ class Taylor(Features):
 
     @property
     def largest(self) -> str:
-        """The kernel at x·x."""
+        """The largest ‖φ(x)‖²: the kernel at s = x·x."""
         return _series(self.order)
 
 
 def _series(order: int) -> str:
-    """Σ_i s^i / i! up to an order."""
+    """Return the text of Σ_i s^i / i!, i from 0 up to an order."""
     return " + ".join(f"s**{i}/{math.factorial(i)}" for i in range(order + 1))
 
 
@@ -184,12 +184,12 @@ class Cosine(Features):
 
     @property
     def longest(self) -> int:
-        """M: weights are negative for tokens farther apart."""
+        """The longest text: M tokens, as weights are negative for tokens farther apart."""
         return self.length
 
     @property
     def largest(self) -> str:
-        """‖relu(x)‖²: the two halves share it out."""
+        """The largest ‖φ(x)‖²: that of relu(x), which the two halves share out."""
         return "s"
 
 
@@ -208,7 +208,7 @@ class Dpfp(Features):
 
     @property
     def largest(self) -> str:
-        """Each rotation pairs shares of ‖x‖², at most twice s²/4."""
+        """The largest ‖φ(x)‖²: each rotation pairs shares of ‖x‖², at most twice s²/4."""
         return f"{self.nu}*s**2/2"
 
 
@@ -255,7 +255,7 @@ class Exponential(Features):
 
     @property
     def largest(self) -> str:
-        """The kernel at x·x."""
+        """The largest ‖φ(x)‖²: the kernel at s = x·x."""
         return f"exp({self.scale}*s)"
 
 
@@ -292,5 +292,5 @@ class Kernel(Features):
 
     @property
     def largest(self) -> str:
-        """The kernel at x·x; rows that are normalised sum to one."""
+        """The largest ‖φ(x)‖²: the kernel at s = x·x; 1 where a row's weights sum to one."""
         return "1" if self.normalise == "row" else self.kernel

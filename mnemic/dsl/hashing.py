@@ -26,7 +26,7 @@ def spec_hash(spec: Spec, *, labels: bool = False) -> str:
 
 
 def _canonical(value: Any) -> Any:
-    """Plain data for RFC 8785, which has no infinities, no large integers and no tuples."""
+    """Turn infinities and large integers into text, tuples into lists: RFC 8785 has none."""
     match value:
         case dict():
             return {key: _canonical(item) for key, item in value.items()}

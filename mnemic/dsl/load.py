@@ -63,7 +63,7 @@ def checked(document: Document, *, beside: Iterable[Rule] = ()) -> Spec:
 
 
 def located(issues: Iterable[Issue], name: str, source: Source) -> InvalidSpec:
-    """Issues of a derived spec, each at its place in the text that it was read from.
+    """Return as InvalidSpec the issues of a derived spec, each at its place in the spec's text.
 
     ``where`` of an issue is the spec's ``name`` and a path into it, or either alone.
     """
@@ -78,7 +78,7 @@ def _path(where: str, name: str) -> str:
 
 
 def _placed(issues: Iterable[Issue], layers: Layers) -> Iterator[Issue]:
-    """The issues, each with its position."""
+    """Yield each issue with the position of its place in the text."""
     return (replace(issue, where=layers.where(place_of(issue.where))) for issue in issues)
 
 

@@ -43,7 +43,7 @@ OF_EACH = "".join(f"{name}: {one.says} ({one.source}); " for name, one in ELEMEN
 
 
 def _of_each(option: str) -> str:
-    """What each method that acts entry by entry does with an option of its own."""
+    """Say what each method that acts entry by entry does with an option of its own."""
     told = {n: e.coefficients.get(option) for n, e in ELEMENTWISE.items() if option in e.options}
     return "; ".join(f"{name}: {what}" for name, what in told.items())
 
@@ -171,7 +171,7 @@ class OptimizerEntry(Entry):
 
     @model_serializer(mode="wrap")
     def _only_its_own(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without what another method has: the identity of a spec does not hang on it."""
+        """Leave out options of other methods: a spec's identity does not hang on them."""
         data: dict[str, Any] = handler(self)
         left_out = {*OPTIONS} - {*options_of(self.method)}
         return {name: value for name, value in data.items() if name not in left_out}

@@ -61,7 +61,7 @@ class Partial:
     own: frozenset[str] | None
 
     def issues(self, rules: Iterable[Rule] = ()) -> Iterator[Issue]:
-        """Yield what makes no sense whatever should stand where nothing is known."""
+        """Yield the issues of a spec that hold whatever should stand where nothing is known."""
         for issue in (i for rule in OF_TEXTS for i in rule(self.filled)):
             if not (unknown_symbol(issue) and self.might_be(str(issue.read))):
                 yield from self.outside(issue)
@@ -77,7 +77,7 @@ class Partial:
             return
 
     def outside(self, issue: Issue) -> Iterator[Issue]:
-        """Yield the issue, but for one of a place that is not known."""
+        """Yield the issue, unless its place is one that is not known."""
         place = place_of(issue.where)
         if not any(place[: len(gone)] == gone for gone in self.gone):
             yield issue
@@ -129,7 +129,7 @@ def certain(data: Any, wrong: Iterable[ErrorDetails]) -> Iterator[Issue]:
 
 
 def _left_out(data: dict[str, Any], place: Place, error: ErrorDetails) -> set[Place]:
-    """Take what is wrong out of the data, or the short form or list that it is in; return the
+    """Take what is wrong out of the data, or the short form or list that holds it; return the
     places that are not known then."""
     if error["type"] == "missing":
         if len(place) == 1:
@@ -149,8 +149,8 @@ def _left_out(data: dict[str, Any], place: Place, error: ErrorDetails) -> set[Pl
 
 
 def _meant(place: Place, error: ErrorDetails, beside: Collection[str]) -> Iterator[Place]:
-    """The field that an unknown key may stand for: the most like it, else any within its entry
-    that is not given ``beside`` it."""
+    """Yield the field that an unknown key may stand for: the most like it, else any within its
+    entry that is not given ``beside`` it."""
     fields = follow(Shape(Spec), error["loc"][:-1])[1].fields()
     near = nearest(str(place[-1]), tuple(fields))
     others = [name for name in fields if name not in beside and len(place) > 1]
@@ -165,7 +165,7 @@ def _own(data: Mapping[str, Any], gone: Collection[Place]) -> frozenset[str] | N
 
 
 def _names_at(gone: Place) -> frozenset[str]:
-    """The names of coefficients that could stand at a place, or within it."""
+    """Return the names of coefficients that could stand at a place, or within it."""
     parts = {name: place_of(where) for name, where in Spec(name=_UNNAMED).all_coefficients()}
     named = {name for name, place in parts.items() if _meet(place, gone)}
     for place, more in _RENAMED.items():
@@ -187,7 +187,7 @@ _AXES: Final[Mapping[str, Place]] = {
 
 
 def _scalars(kind: type[Family]) -> Iterator[str]:
-    """The fields of a kind that are coefficients."""
+    """Yield the names of a kind's fields that are coefficients."""
     for name, field in kind.model_fields.items():
         entry = Shape(field.annotation).plain.entry
         if entry is not None and issubclass(entry, Coefficient):
@@ -195,20 +195,20 @@ def _scalars(kind: type[Family]) -> Iterator[str]:
 
 
 def _numbered(name: str, gone: Place) -> bool:
-    """Whether a name is that of one of several coefficients of the place: a0, scale1."""
+    """Return whether a name is that of a numbered coefficient of the place: a0, scale1."""
     places = {"a": ("features",), "scale": ("retention", "constraint")}
     match = _NUMBERED.fullmatch(name)
     return match is not None and _meet(places[match[1]], gone)
 
 
 def _meet(one: Place, other: Place) -> bool:
-    """Whether one of two places is within the other."""
+    """Return whether one of two places is the other or within it."""
     shared = min(len(one), len(other))
     return one[:shared] == other[:shared]
 
 
 def _without(entry: Any, place: Place) -> Any:
-    """A copy of an entry in which it is not known what stands at a place."""
+    """Return a copy of an entry in which it is not known what stands at a place."""
     fields = {field.alias or name: name for name, field in type(entry).model_fields.items()}
     name = fields.get(str(place[0]))
     if name is None or not entry.knows(name):
@@ -222,7 +222,7 @@ def _without(entry: Any, place: Place) -> Any:
 
 
 def _given(entry: Any) -> Any:
-    """A copy of an entry of which is known what was given."""
+    """Return a copy of an entry in which only what was given is known."""
     if isinstance(entry, Coefficient | Key):
         return entry
     left = entry.model_copy()

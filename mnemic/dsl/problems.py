@@ -55,7 +55,7 @@ def places(errors: Iterable[ErrorDetails]) -> Iterator[tuple[Place, ErrorDetails
 
 
 def _either(one: Issue, other: Issue) -> Issue:
-    """Two failed alternatives of one place."""
+    """Join the issues of two failed alternatives of one place into one."""
     message = " or ".join(filter(None, (one.message, other.message)))
     allowed = (*one.allowed, *other.allowed)
     return Issue(message, one.where, one.read, allowed, nearest(one.read or "", allowed))
@@ -91,7 +91,7 @@ def _unknown_kind(error: ErrorDetails, place: Place, shape: Shape, layers: Layer
 
 
 def _no_kind(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> Issue:
-    """A mapping that tells no kind, perhaps by a misspelt key."""
+    """Return the issue of a mapping that tells no kind, perhaps by a misspelt key."""
     assert shape.family is not None
     if not isinstance(error["input"], Mapping):
         return _no_word(error, place, shape, layers)
@@ -108,7 +108,7 @@ def _no_kind(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) ->
 
 
 def _no_word(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> Issue:
-    """Neither a word nor a mapping where one of the two is expected."""
+    """Return the issue of a value that is neither a word nor a mapping where one is expected."""
     words: tuple[str, ...] = ()
     message = "must be a mapping"
     if shape.family is not None:
@@ -138,14 +138,14 @@ def _other(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> I
 
 
 def _message(error: ErrorDetails) -> str:
-    """pydantic's message in our words."""
+    """Put pydantic's message in our words."""
     text = error["msg"].removeprefix("Value error, ").replace(" after validation", "")
     text = text.replace("a valid dictionary", "a mapping").replace("a valid tuple", "a list")
     return re.sub(r"^\w+ should ", "must ", text)
 
 
 def _shown(value: Any) -> str:
-    """A value as a spec writes it."""
+    """Return a value as messages quote it: null, true, ``a mapping``, ``a list``, or its text."""
     match value:
         case None | bool():
             return {None: "null", True: "true", False: "false"}[value]

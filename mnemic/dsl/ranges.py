@@ -37,7 +37,7 @@ class Range:
         return f"in {ends[0]}{self.low:g}, {self.high:g}{ends[1]}"
 
     def meet(self, other: "Range") -> "Range":
-        """Return the numbers that lie in both.
+        """Return the numbers that lie in both this range and another.
 
         >>> str(Range(0).meet(Range(0, 1, open_low=True)))
         'in (0, 1]'

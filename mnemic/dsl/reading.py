@@ -59,7 +59,7 @@ class Document:
     issues: tuple[Issue, ...] = ()
 
     def where(self, place: Place, *, key: bool = False) -> str:
-        """``source:line:col path`` of a place, or of its nearest parent in the text."""
+        """Return ``source:line:col path`` of a place; one without a position has its parent's."""
         known = place
         while known and known not in self.positions:
             known = known[:-1]
@@ -99,7 +99,7 @@ def read_yaml(text: str | bytes, source: str) -> Document:
 
 
 def _read(text: str | bytes, source: str) -> Document:
-    """One YAML document and what is wrong with it; InvalidSpec where reading had to stop."""
+    """Read one YAML document, with what is wrong in it; InvalidSpec where reading had to stop."""
     composer = _Composer(source, _clean(text, source))
     root = composer.document()
     positions: dict[Place, Position] = {}
@@ -133,7 +133,7 @@ _Node: TypeAlias = _Scalar | _Collection
 def _plain(
     node: _Node, place: Place, positions: dict[Place, Position], keys: dict[Place, Position]
 ) -> Any:
-    """The node's data, its positions noted on the way."""
+    """Convert a node to plain data, and note the positions of its values and keys on the way."""
     positions[place] = node.at
     if isinstance(node, _Scalar):
         return node.value
@@ -225,7 +225,7 @@ class _Composer:
         return replace(node, at=self.at)
 
     def spend(self, nodes: int, depth: int) -> None:
-        """Count nodes against the caps."""
+        """Count nodes against the caps; stop where there are too many or they lie too deep."""
         self.nodes += nodes
         if self.nodes > MOST_NODES:
             self.stop(self.at, f"more than {MOST_NODES} values, aliases expanded")
@@ -296,7 +296,7 @@ def _collection(at: Position, keys: tuple[_Scalar, ...] | None, values: list[_No
 
 
 def _clean(text: str | bytes, source: str) -> str:
-    """The text, decoded, without a byte order mark, with nothing in it that YAML refuses."""
+    """Decode the text, drop a byte order mark, and refuse what is too large or no YAML text."""
     raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if len(raw) > MOST_BYTES:
         raise InvalidSpec([_issue(source, (1, 1), f"larger than {MOST_BYTES // 1024} KiB")])
@@ -319,11 +319,11 @@ def _issue(
 
 
 def _position(mark: Any) -> Position | None:
-    """A position from PyYAML's mark, which counts from zero."""
+    """Convert PyYAML's mark, which counts from zero, to a position; None stays None."""
     return None if mark is None else (mark.line + 1, mark.column + 1)
 
 
 def _end(text: str) -> Position:
-    """The position just after the text."""
+    """Return the position just after the text."""
     lines = f"{text}.".splitlines()
     return len(lines), len(lines[-1])

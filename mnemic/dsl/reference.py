@@ -87,7 +87,7 @@ def _model(axis: str) -> type[Entry]:
 
 @cache
 def _titles() -> dict[type[Entry], str]:
-    """What the section of each model is called."""
+    """Return the title of each model's section on the page."""
     axes = {_model(name): name.capitalize() for name in AXES}
     return axes | {entry: title for _, title, entry in ENTRIES}
 
@@ -168,7 +168,7 @@ def _options(place: str, entry: type[Entry]) -> str:
 
 
 def _is_a_choice(kind: FieldInfo) -> bool:
-    """Whether a kind has several values, and is no heading of its own."""
+    """Return whether a kind has several values, so that it is no heading of its own."""
     return len(get_args(kind.annotation)) > 1
 
 
@@ -187,7 +187,7 @@ def _default(field: FieldInfo) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value as a spec writes it, in one line."""
+    """Return a value as a spec writes it, in one line."""
     match value:
         case bool():
             return str(value).lower()
@@ -201,7 +201,7 @@ def _text(value: Any) -> str:
 
 
 def _type(annotation: Any) -> str:
-    """What an option takes, in words."""
+    """Say in words what an option of this annotation takes."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _type(arguments[0])
@@ -229,7 +229,7 @@ def _type(annotation: Any) -> str:
 
 
 def _limits(field: FieldInfo) -> str:
-    """The range that a model checks."""
+    """Say in words the range that a model checks; empty where it checks none."""
     bounds = {
         n: getattr(m, n)
         for m in _metadata(field)

@@ -137,7 +137,7 @@ class GlobalL2(Global):
         return "lam*w**2/2"
 
     def coefficients(self) -> dict[str, Scalar]:
-        """Return λ."""
+        """Return λ of λ‖W‖²/2 by its name, ``lam``."""
         return {"lam": self.l2}
 
 
@@ -159,7 +159,7 @@ class Entropy(Global):
         return "lam*w*log(w)"
 
     def coefficients(self) -> dict[str, Scalar]:
-        """Return λ."""
+        """Return λ of λ Σ w log w by its name, ``lam``."""
         return {"lam": self.entropy}
 
 
@@ -188,7 +188,7 @@ class Elastic(Global):
         return "l1*abs(w) + l2*w**2/2"
 
     def coefficients(self) -> dict[str, Scalar]:
-        """Return l1 and l2."""
+        """Return l1 and l2 of l1‖W‖₁ + (l2/2)‖W‖² by their names."""
         return {"l1": self.elastic.l1, "l2": self.elastic.l2}
 
 
@@ -202,7 +202,7 @@ class Lq(Global):
 
     @property
     def norm(self) -> float:
-        """q."""
+        """q of the term ½‖W‖_q²."""
         return self.lq
 
 
@@ -299,7 +299,7 @@ class RetentionEntry(Entry):
 
     @property
     def lines(self) -> Literal["none", "rows", "columns"]:
-        """What has a norm of its own; a layer norm acts on what one unit sums over, a row."""
+        """The lines of W with norms of their own; under a layer norm rows: what a unit sums."""
         return "rows" if self.normalize == "layer-norm" else self.normalize
 
     @property

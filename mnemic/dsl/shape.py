@@ -21,7 +21,7 @@ class Shape:
 
     @cached_property
     def plain(self) -> "Shape":
-        """Without ``Annotated`` and without the alternatives that hold nothing inside."""
+        """The shape without ``Annotated``; of alternatives the first that holds something."""
         origin, arguments = get_origin(self.annotation), get_args(self.annotation)
         if origin is Annotated:
             inner = (*self.short_forms, *_short_forms(arguments[1:]))

@@ -140,7 +140,7 @@ class Spec(Entry):
         return "delta" if self.optimizer.method == "implicit" and not taken else "eta"
 
     def _parts(self) -> Iterator[tuple[str, str, object]]:
-        """The name, the place and the coefficient of each part of a rule that may have one."""
+        """Yield name, place and coefficient (None if left out) of each part that may have one."""
         optimizer, retention = self.optimizer, self.retention
         limits, memory = retention.constraint, self.memory
         slopes, own = getattr(memory, "degree", 0) > 0, options_of(optimizer.method)

@@ -155,7 +155,7 @@ def _retention(spec: Spec, coefficients: frozenset[str]) -> Iterator[Text]:
 
 
 def _keys(spec: Spec, coefficients: frozenset[str]) -> Iterator[Text]:
-    """Each role may name k, the roles before it and coefficients; the value, v instead."""
+    """Yield the expressions of keys, in k, earlier roles and coefficients; of the value, in v."""
     known: Collection[str] = ("k",)
     for role in ("predict", "erase", "write", "carry", "value"):
         key = getattr(spec.keys, role)
@@ -191,7 +191,7 @@ def _of(symbol: str, where: str, text: str, words: tuple[str, ...] = ()) -> Text
 def _with(
     symbol: str, where: str, text: str, others: frozenset[str], words: tuple[str, ...] = ()
 ) -> Text:
-    """An expression in a symbol, which it needs, and in coefficients."""
+    """Return an expression in a symbol, which it needs, and in coefficients."""
     return Text(where, text, others | {symbol}, frozenset(symbol), words, coefficients=True)
 
 

@@ -36,7 +36,7 @@ def short(spec: Spec) -> dict[str, Any]:
 
 
 def _short(value: Any) -> Any:
-    """The shortest form of a value."""
+    """Return the shortest form of a value, as plain data."""
     match value:
         case Coefficient():
             return _coefficient(value)
@@ -58,7 +58,7 @@ def _short(value: Any) -> Any:
 
 
 def _fields(entry: Entry) -> dict[str, Any]:
-    """The fields that differ from their defaults, by the names that a spec uses."""
+    """Return the fields that differ from their defaults, by the names that a spec uses."""
     return {
         field.alias or name: _short(getattr(entry, name))
         for name, field in type(entry).model_fields.items()
@@ -67,7 +67,7 @@ def _fields(entry: Entry) -> dict[str, Any]:
 
 
 def _kind(entry: Family) -> Any:
-    """A word, or a mapping whose kind is left out where a field tells it."""
+    """Return a kind's word, or a mapping whose kind is left out where a field tells it."""
     given = {name: value for name, value in _fields(entry).items() if name != "kind"}
     if not given:
         return entry.word()
@@ -75,7 +75,7 @@ def _kind(entry: Family) -> Any:
 
 
 def _word(given: dict[str, Any], key: str, default: str | None) -> Any:
-    """The word alone where nothing but ``key`` is given."""
+    """Return the word alone where nothing but ``key`` is given, else the mapping as it is."""
     word = given.get(key, default)
     return word if set(given) <= {key} and isinstance(word, str) else given
 

@@ -8,7 +8,7 @@ from mnemic.errors import Issue
 
 
 def attention_beside(spec: Spec) -> Iterator[Issue]:
-    """Windows, persistent tokens and positions of attention belong to a hybrid block."""
+    """Refuse windows, persistent tokens and positions of attention without a hybrid block."""
     block = spec.block
     if block.hybrid != "none":
         return
@@ -23,7 +23,7 @@ def attention_beside(spec: Spec) -> Iterator[Issue]:
 
 
 def segments_of_context(spec: Spec) -> Iterator[Issue]:
-    """A memory as context is read at the start of each segment, and no other memory is."""
+    """Require a segment for a memory that is read as context, and refuse it for any other."""
     block = spec.block
     if block.hybrid != "context" and block.segment is not None:
         reason = "segments belong to the memory as context"
@@ -34,7 +34,7 @@ def segments_of_context(spec: Spec) -> Iterator[Issue]:
 
 
 def window_of_attention(spec: Spec) -> Iterator[Issue]:
-    """Attention beside or after a memory slides over a window; as context it has its segment."""
+    """Require a window of attention beside or after a memory; refuse it in a context."""
     block = spec.block
     if block.hybrid in ("gate", "layer") and block.attention_window is None:
         reason = f"the attention of hybrid: {block.hybrid} slides over a window, which needs a size"

@@ -33,7 +33,7 @@ _IDENTIFIER: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
 def identifiers(spec: Spec) -> Iterator[Issue]:
-    """A coefficient's name is an ASCII identifier that means nothing else."""
+    """Refuse a coefficient's name that is no ASCII identifier or means something else."""
     for name in spec.coefficients:
         reason = unusable(name)
         if reason:
@@ -42,7 +42,7 @@ def identifiers(spec: Spec) -> Iterator[Issue]:
 
 
 def one_name_each(spec: Spec) -> Iterator[Issue]:
-    """No two coefficients share a name."""
+    """Refuse two coefficients of one name."""
     first: dict[str, str] = {}
     for name, where, _ in spec.placed_coefficients():
         if name in first:
@@ -55,7 +55,7 @@ def one_name_each(spec: Spec) -> Iterator[Issue]:
 
 
 def no_part_of_the_rule(spec: Spec) -> Iterator[Issue]:
-    """A name that a part of a rule goes by is not free: the coefficient would become that part."""
+    """Refuse the name of a part of the rule that is left out: it would become that part."""
     absent = spec.absent_coefficients()
     for name in spec.coefficients:
         part = "scale" if _SCALE.fullmatch(name) else name
@@ -71,7 +71,7 @@ _ANOTHER: Final = "give a coefficient of your own another name"
 
 
 def named_somewhere(spec: Spec) -> Iterator[Issue]:
-    """A coefficient of the user's own is there for an expression to name."""
+    """Refuse a coefficient of the user's own that no expression names."""
     every = list(texts(spec))
     if any(isinstance(text.read, Issue) for text in every):
         return
@@ -82,7 +82,7 @@ def named_somewhere(spec: Spec) -> Iterator[Issue]:
 
 
 def no_cycles(spec: Spec) -> Iterator[Issue]:
-    """Coefficients are computed one from another, so there must be a first."""
+    """Refuse coefficients that are computed from each other in a circle."""
     named = spec.named_coefficients()
     places = {where: name for name, where, _ in spec.placed_coefficients()}
     needs = {
@@ -97,7 +97,7 @@ def no_cycles(spec: Spec) -> Iterator[Issue]:
 
 
 def finite(spec: Spec) -> Iterator[Issue]:
-    """Numbers are finite, but for the step size that makes an implicit step exact."""
+    """Refuse infinite numbers and NaN, but for the rate that makes an implicit step exact."""
     for where, value in walk(spec):
         number = known(value) if isinstance(value, Coefficient) else value
         if not isinstance(number, float) or math.isfinite(number):
@@ -110,7 +110,7 @@ def finite(spec: Spec) -> Iterator[Issue]:
 
 
 def known(coefficient: Coefficient) -> float | None:
-    """The number that a coefficient is: as a value, or as an expression without symbols."""
+    """Return the number that a coefficient's value or expression without symbols is, or None."""
     if coefficient.expr is None:
         return coefficient.value
     try:
@@ -120,7 +120,7 @@ def known(coefficient: Coefficient) -> float | None:
 
 
 def in_range(spec: Spec) -> Iterator[Issue]:
-    """Fixed values, and those that training starts from, lie where the coefficient may."""
+    """Refuse fixed values and starts of training outside the range of their coefficient."""
     for where, value in walk(spec):
         if not isinstance(value, Coefficient):
             continue
@@ -131,7 +131,7 @@ def in_range(spec: Spec) -> Iterator[Issue]:
 
 
 def shapes(spec: Spec) -> Iterator[Issue]:
-    """A coefficient has one value a channel only where the rule has that channel."""
+    """Refuse a coefficient with one value a channel where the rule has no such channel."""
     diagonal = isinstance(spec.memory, Diagonal)
     for where, value in walk(spec):
         if not isinstance(value, Coefficient) or value.per == "head":
@@ -145,7 +145,7 @@ def shapes(spec: Spec) -> Iterator[Issue]:
 
 
 def shapes_of_expressions(spec: Spec) -> Iterator[Issue]:
-    """An expression varies as the coefficients that it names do, also through others."""
+    """Refuse an expression that hangs on a coefficient by channel where it cannot have channels."""
     named = spec.named_coefficients()
     if isinstance(spec.memory, Diagonal):
         return
@@ -163,7 +163,7 @@ def shapes_of_expressions(spec: Spec) -> Iterator[Issue]:
 
 
 def shapes_of_losses(spec: Spec) -> Iterator[Issue]:
-    """A loss is a sum over value channels, and one of the norm has no channels."""
+    """Refuse per-channel coefficients of a loss, but per value channel where it sums over those."""
     if isinstance(spec.memory, Diagonal):
         return
     named = spec.named_coefficients()
@@ -180,7 +180,7 @@ def shapes_of_losses(spec: Spec) -> Iterator[Issue]:
 
 
 def _behind(coefficient: Coefficient, named: Mapping[str, Coefficient]) -> set[str]:
-    """The declared coefficients that an expression hangs on, through others too."""
+    """Return the declared coefficients that an expression hangs on, through others too."""
     found: set[str] = set()
     waiting = [coefficient]
     while waiting:
@@ -208,7 +208,7 @@ _SHAPE_HINT: Final = "scale a key or the value by a coefficient of your own in k
 
 
 def unusable(name: str) -> str | None:
-    """Why a name cannot be a coefficient's."""
+    """Return why a name cannot be a coefficient's; None where it can."""
     if not _IDENTIFIER.fullmatch(name):
         return "must be an ASCII identifier of at most 64 characters, the first a letter"
     if iskeyword(name):

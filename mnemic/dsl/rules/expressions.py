@@ -17,14 +17,14 @@ _KINKED = frozenset({"abs", "sign", "max", "min", "relu", "heaviside", "round", 
 
 
 def readable(spec: Spec) -> Iterator[Issue]:
-    """Every expression parses with the symbols of its place."""
+    """Refuse an expression that cannot be parsed with the symbols of its place."""
     for text in texts(spec):
         if isinstance(text.read, Issue):
             yield _with_own(text, text.read)
 
 
 def _with_own(text: Text, issue: Issue) -> Issue:
-    """An issue with how to declare the coefficient that an unknown symbol may be."""
+    """Add to an issue how to declare the coefficient that an unknown symbol may be."""
     word = issue.read or ""
     known = issue.nearest is not None or not text.coefficients or unusable(word)
     if known or not unknown_symbol(issue):
@@ -34,7 +34,7 @@ def _with_own(text: Text, issue: Issue) -> Issue:
 
 
 def finite_constants(spec: Spec) -> Iterator[Issue]:
-    """What no symbol enters is a finite real number; ``inf`` bounds other values only."""
+    """Refuse parts without symbols that are no finite number, but for ``inf`` as a bound."""
     coefficients = {where for where, value in walk(spec) if isinstance(value, Coefficient)}
     for text in texts(spec):
         if isinstance(text.read, Issue):
@@ -53,7 +53,7 @@ _FINITE = ("expressions whose constants are finite real numbers",)
 
 
 def says_something(spec: Spec) -> Iterator[Issue]:
-    """An expression names the symbol that it is a function of."""
+    """Refuse an expression that does not name the symbol that it is a function of."""
     for text in texts(spec):
         if isinstance(text.read, Issue) or not text.needs or text.needs & text.names:
             continue
@@ -62,7 +62,7 @@ def says_something(spec: Spec) -> Iterator[Issue]:
 
 
 def norm_in_conditions_only(spec: Spec) -> Iterator[Issue]:
-    """A loss is a sum over coordinates, or a function of the norm; conditions may mix them."""
+    """Refuse a loss of the norm and of coordinates together, but in conditions."""
     loss = _loss(spec)
     if isinstance(loss.read, Issue) or "n" not in _outside_conditions(loss.read.tree):
         return
@@ -77,7 +77,7 @@ def norm_in_conditions_only(spec: Spec) -> Iterator[Issue]:
 
 
 def smooth_where_kinked(spec: Spec) -> Iterator[Issue]:
-    """``smooth`` replaces kinks, so there must be one."""
+    """Refuse ``smooth``, which replaces kinks, for a loss that has none."""
     loss = _loss(spec)
     if getattr(spec.bias, "smooth", None) is None or isinstance(loss.read, Issue):
         return
@@ -90,7 +90,7 @@ def _loss(spec: Spec) -> Text:
 
 
 def _outside_conditions(tree: Node) -> frozenset[str]:
-    """The names in a tree, but for those that only conditions use."""
+    """Return the names in a tree, but for those that only conditions use."""
     match tree:
         case Name(word):
             return frozenset({word})

@@ -10,7 +10,7 @@ from mnemic.errors import Issue
 
 
 def levels_of_a_linear_memory(spec: Spec) -> Iterator[Issue]:
-    """Levels share out what was written, so they need a memory that is a sum of writes."""
+    """Refuse levels unless the memory is a sum of writes, and ``max_levels`` without levels."""
     readout, where = spec.readout, "readout.levels"
     if readout.levels is None:
         if readout.max_levels != Readout().max_levels:
@@ -30,8 +30,8 @@ def levels_of_a_linear_memory(spec: Spec) -> Iterator[Issue]:
 
 
 def read_by_nothing(spec: Spec) -> Iterator[Issue]:
-    """λ has a number for each level and γ of a window one for each token, which nothing else has;
-    the phase has turned the keys before anything else is computed."""
+    """Refuse expressions that read levels, window weights or the phase: the first two have several
+    numbers a token, and the phase turns keys before anything else is computed."""
     apart = {
         "levels": (
             spec.readout.levels is not None,

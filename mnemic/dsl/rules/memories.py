@@ -30,7 +30,7 @@ _LINEAR_ROLES = ("predict", "erase", "write")
 
 
 def chains(spec: Spec) -> Iterator[Issue]:
-    """A chain has one interval a memory, each a multiple of the shorter ones."""
+    """Require for a chain one interval a memory, each a multiple of the shorter; refuse nesting."""
     for where, chain in memories(spec.memory):
         if not isinstance(chain, Chain):
             continue
@@ -48,7 +48,7 @@ def chains(spec: Spec) -> Iterator[Issue]:
 
 
 def parameters_in_a_chain(spec: Spec) -> Iterator[Issue]:
-    """Every memory of a chain learns from the gradient that passes through the next."""
+    """Refuse kept pairs in a chain, each memory of which has parameters to learn."""
     if not isinstance(spec.memory, Chain):
         return
     for i, link in enumerate(spec.memory.chain):
@@ -58,7 +58,7 @@ def parameters_in_a_chain(spec: Spec) -> Iterator[Issue]:
 
 
 def one_size(spec: Spec) -> Iterator[Issue]:
-    """A residual or a diagonal needs keys and values of one size."""
+    """Refuse keys and values of two sizes for a residual or a diagonal memory."""
     sizes = (spec.block.key_dim, spec.block.value_dim)
     key, value = sizes
     if key is None or value is None:
@@ -78,7 +78,7 @@ def one_size(spec: Spec) -> Iterator[Issue]:
 
 
 def diagonal_features(spec: Spec) -> Iterator[Issue]:
-    """W ∘ φ(k) has the size of the value, so φ must keep the size of the key."""
+    """Refuse features that change the size under a diagonal memory, W ∘ φ(k)."""
     if isinstance(spec.memory, Diagonal) and isinstance(spec.features, _RESIZING):
         reason = "a diagonal memory multiplies features elementwise, and these change the size"
         hint = "use elementwise features such as elu, relu or {expr: ...}"
@@ -86,7 +86,7 @@ def diagonal_features(spec: Spec) -> Iterator[Issue]:
 
 
 def weights_of_degrees(spec: Spec) -> Iterator[Issue]:
-    """Graded features have one a_i ≥ 0 a degree, the same at every token."""
+    """Require one a_i ≥ 0 a degree of graded features, the same at every token, some above 0."""
     features, where = spec.features, "features.a"
     if not isinstance(features, Polynomial) or features.a is None:
         return
@@ -108,14 +108,14 @@ def weights_of_degrees(spec: Spec) -> Iterator[Issue]:
 
 
 def one_kernel(spec: Spec) -> Iterator[Issue]:
-    """Memories of kept pairs bring a kernel of their own."""
+    """Refuse kernel features for a memory of kept pairs, which has a kernel of its own."""
     if keeps_pairs(spec) and not spec.features.finite:
         reason = "the memory compares keys by a kernel of its own already"
         yield Issue(reason, "features", hint="write the kernel as the memory's, and no features")
 
 
 def steps_behind_a_kernel(spec: Spec) -> Iterator[Issue]:
-    """Behind a kernel only the keys' weights are known, never W itself."""
+    """Refuse methods that need W itself behind a kernel, which gives only keys' weights."""
     method = spec.optimizer.method
     if spec.features.finite or keeps_pairs(spec):
         return
@@ -129,7 +129,7 @@ def steps_behind_a_kernel(spec: Spec) -> Iterator[Issue]:
 
 
 def keys_of_a_linear_memory(spec: Spec) -> Iterator[Issue]:
-    """Roles of keys are sides of the outer products of a linear memory's step."""
+    """Refuse roles of keys without linear steps; behind a kernel, own keys to erase or write."""
     given = [role for role in _LINEAR_ROLES if getattr(spec.keys, role) is not None]
     for role in given:
         if keeps_pairs(spec) or deep(spec):
@@ -142,7 +142,7 @@ def keys_of_a_linear_memory(spec: Spec) -> Iterator[Issue]:
 
 
 def keys_that_move(spec: Spec) -> Iterator[Issue]:
-    """A carry moves the kept keys of a nonparametric memory."""
+    """Refuse a carry, which moves kept keys, where memory, method or rate cannot follow."""
     if spec.keys.carry is None:
         return
     where, hint = "keys.carry", "use memory: nonparametric, or leave the carry out"
@@ -168,14 +168,14 @@ def keys_that_move(spec: Spec) -> Iterator[Issue]:
 
 
 def value_of_its_own(spec: Spec) -> Iterator[Issue]:
-    """The value is a projection of its own as it is."""
+    """Refuse ``own`` for the value, which is a projection of its own as it is."""
     if spec.keys.value is not None and spec.keys.value.own:
         reason = "the value is a projection of its own already"
         yield Issue(reason, "keys.value", "own", hint="leave it out, or write an expression of v")
 
 
 def keys_by_channel(spec: Spec) -> Iterator[Issue]:
-    """A key has key channels, a value has value channels."""
+    """Refuse numbers by value channel in an expression of a key, and by key channel of a value."""
     if isinstance(spec.memory, Diagonal):
         return
     named = spec.named_coefficients()
@@ -189,7 +189,7 @@ def keys_by_channel(spec: Spec) -> Iterator[Issue]:
 
 
 def normaliser(spec: Spec) -> Iterator[Issue]:
-    """A normaliser is the sum of weights that the values of a linear memory carry."""
+    """Refuse a normaliser where weights of values do not add up, or are normalised already."""
     if spec.readout.normalizer == "none":
         return
     where, word = "readout.normalizer", spec.readout.normalizer
@@ -210,7 +210,7 @@ def normaliser(spec: Spec) -> Iterator[Issue]:
 
 
 def pairs_are_read_after(spec: Spec) -> Iterator[Issue]:
-    """A fit is made anew at every query, of the pairs up to its own token."""
+    """Refuse to read kept pairs but after the write: a fit sees its own token's pair."""
     word = spec.readout.memory
     if keeps_pairs(spec) and word != "after":
         reason = "a fit at each query sees the pairs up to its own token"
@@ -218,7 +218,7 @@ def pairs_are_read_after(spec: Spec) -> Iterator[Issue]:
 
 
 def bonus(spec: Spec) -> Iterator[Issue]:
-    """v (u ∘ φ(k))·φ(q) is what a linear memory would read of the current pair."""
+    """Refuse a bonus v (u ∘ φ(k))·φ(q) unless W is linear in finite features, by plain steps."""
     if spec.readout.bonus is None:
         return
     hint = "leave the bonus out"
@@ -234,14 +234,14 @@ def bonus(spec: Spec) -> Iterator[Issue]:
 
 
 def chain_or_interval(spec: Spec) -> Iterator[Issue]:
-    """A chain says how often each of its memories is updated."""
+    """Refuse an optimizer's interval for a chain, which has one for each of its memories."""
     if isinstance(spec.memory, Chain) and spec.optimizer.every > 1:
         reason = "a chain has an interval for each of its memories"
         yield Issue(reason, "optimizer.every", hint="write memory: {chain: [...], every: [...]}")
 
 
 def slots_are_linear(spec: Spec) -> Iterator[Issue]:
-    """Slots are read through a softmax of their own, so the write keys live in the slots."""
+    """Refuse slots behind a kernel, or where steps are not plain."""
     slots = getattr(spec.memory, "slots", None)
     if slots is not None and not spec.features.finite:
         reason = "slots are finitely many keys, and a kernel keeps them all"

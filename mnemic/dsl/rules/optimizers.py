@@ -48,7 +48,7 @@ _USED_BY: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def fields_of_the_method(spec: Spec) -> Iterator[Issue]:
-    """What an optimizer is given has a use in its method."""
+    """Refuse what an optimizer is given where its method has no use for it."""
     optimizer = spec.optimizer
     for name, methods in _USED_BY.items():
         if not optimizer.knows(name) or optimizer.method in methods:
@@ -64,13 +64,13 @@ def fields_of_the_method(spec: Spec) -> Iterator[Issue]:
 
 
 def momentum_of_its_method(spec: Spec) -> Iterator[Issue]:
-    """Momentum is a weight of the steps before, which has no default."""
+    """Require for the method ``momentum`` its coefficient θ, which has no default."""
     if spec.optimizer.method == "momentum" and spec.optimizer.momentum is None:
         yield Issue("method 'momentum' needs 'momentum', its coefficient θ", "optimizer")
 
 
 def matrices_for_muon(spec: Spec) -> Iterator[Issue]:
-    """Newton-Schulz turns a matrix orthogonal; of a vector it only takes the direction."""
+    """Refuse Muon for a vector: Newton-Schulz turns a matrix orthogonal."""
     if spec.optimizer.method != "muon":
         return
     if any(isinstance(memory, Diagonal) for memory in layers(spec.memory)):
@@ -83,7 +83,7 @@ def matrices_for_muon(spec: Spec) -> Iterator[Issue]:
 
 
 def steps_entry_by_entry(spec: Spec) -> Iterator[Issue]:
-    """The size of such a step does not follow the gradient's, and its averages are of each token.
+    """Refuse what does not go with steps entry by entry, whose size does not follow the gradient's.
 
     A method is in ``ELEMENTWISE`` because its step stays the same when every gradient is scaled;
     ``tests/dsl/test_methods.py`` holds each to it.
@@ -116,8 +116,8 @@ def steps_entry_by_entry(spec: Spec) -> Iterator[Issue]:
 
 
 def closed_steps_are_linear(spec: Spec) -> Iterator[Issue]:
-    """Implicit, exact and flow steps are solved, and batch descent sees the past through moments,
-    which needs a memory that is linear in W."""
+    """Refuse methods that solve a step or keep moments (implicit, exact, flow, batch) of a memory
+    that is not linear in W, and of the last two a residual."""
     method = spec.optimizer.method
     if method not in ("implicit", "exact", "flow", "batch") or keeps_pairs(spec):
         return
@@ -133,7 +133,7 @@ def closed_steps_are_linear(spec: Spec) -> Iterator[Issue]:
 
 
 def methods_of_kept_pairs(spec: Spec) -> Iterator[Issue]:
-    """A memory of kept pairs has no parameters to step, and only such a memory has none."""
+    """Refuse steps for kept pairs, which have no parameters, and ``nonparametric`` elsewhere."""
     method = spec.optimizer.method
     if method == "nonparametric" and not keeps_pairs(spec):
         reason = "the method 'nonparametric' belongs to a memory that is made of the kept pairs"
@@ -145,7 +145,7 @@ def methods_of_kept_pairs(spec: Spec) -> Iterator[Issue]:
 
 
 def solvers_where_something_is_solved(spec: Spec) -> Iterator[Issue]:
-    """Attention of degree 0 solves nothing."""
+    """Refuse a solver for attention of degree 0, which solves nothing."""
     mean = isinstance(spec.memory, Nonparametric) and spec.memory.degree == 0
     if mean and spec.optimizer.solver != PLAIN.solver:
         reason = "a local fit of degree 0 is a weighted mean, which needs no solver"
@@ -153,7 +153,7 @@ def solvers_where_something_is_solved(spec: Spec) -> Iterator[Issue]:
 
 
 def exact_has_a_ridge(spec: Spec) -> Iterator[Issue]:
-    """Without a ridge the least-squares problem of the first tokens has no unique solution."""
+    """Require a ridge above 0 for an exact solver: first tokens leave W undetermined."""
     if spec.optimizer.method != "exact" or keeps_pairs(spec):
         return
     term = spec.retention.global_
@@ -167,7 +167,7 @@ def exact_has_a_ridge(spec: Spec) -> Iterator[Issue]:
 
 
 def exact_keeps_by_weights(spec: Spec) -> Iterator[Issue]:
-    """The minimiser over all pairs does not start from the last memory."""
+    """Refuse decay, order and local term where a method starts from all pairs, not the last W."""
     if spec.optimizer.method not in ("exact", "batch") or keeps_pairs(spec):
         return
     retention = spec.retention
@@ -184,7 +184,7 @@ _FORGET: Final = "forget by weights: geometric"
 
 
 def exact_is_one_linear_solve(spec: Spec) -> Iterator[Issue]:
-    """A solver over all pairs keeps their moments: a ridge is all that it can add."""
+    """Refuse terms and constraints beside moments of all pairs, but for a ridge."""
     if spec.optimizer.method not in ("exact", "batch"):
         return
     retention, hint = spec.retention, "use a stepping method such as gd"
@@ -198,7 +198,7 @@ def exact_is_one_linear_solve(spec: Spec) -> Iterator[Issue]:
 
 
 def keys_of_one_loss(spec: Spec) -> Iterator[Issue]:
-    """What sees the past through moments follows one loss, in which every key is k."""
+    """Refuse keys of several roles where the method follows one loss over all pairs."""
     if spec.optimizer.method not in ("exact", "batch"):
         return
     if any(getattr(spec.keys, role) is not None for role in ("predict", "erase", "write")):
@@ -207,7 +207,7 @@ def keys_of_one_loss(spec: Spec) -> Iterator[Issue]:
 
 
 def one_place_for_the_gradient(spec: Spec) -> Iterator[Issue]:
-    """A chunk anchor fixes where gradients are taken for a whole chunk."""
+    """Refuse what needs a gradient at every token under a chunk anchor, which fixes it."""
     optimizer = spec.optimizer
     if optimizer.anchor.chunk == 1:
         return
@@ -233,7 +233,7 @@ def one_place_for_the_gradient(spec: Spec) -> Iterator[Issue]:
 
 
 def anchors_to_read(spec: Spec) -> Iterator[Issue]:
-    """Reading at the anchor needs a chunk."""
+    """Refuse to read the memory at the anchor where no chunk has one."""
     if spec.readout.memory == "anchor" and spec.optimizer.anchor.chunk == 1:
         yield Issue(
             "there is no anchor to read: with a token anchor every token is a chunk's end",
@@ -243,14 +243,14 @@ def anchors_to_read(spec: Spec) -> Iterator[Issue]:
 
 
 def normalized_steps(spec: Spec) -> Iterator[Issue]:
-    """Implicit steps and flows are contractions as they are."""
+    """Refuse a normalised rate for implicit steps and flows, contractions at any rate."""
     if spec.optimizer.rate.normalized and spec.optimizer.method in ("implicit", "flow"):
         reason = f"the method '{spec.optimizer.method}' is a contraction at any rate"
         yield Issue(reason, "optimizer.rate", hint="leave out normalized")
 
 
 def windows(spec: Spec) -> Iterator[Issue]:
-    """A window is for steps; what sees all pairs has none."""
+    """Refuse a window of all pairs for steps, and of a number above 1 where a method sees all."""
     method = "nonparametric" if keeps_pairs(spec) else spec.optimizer.method
     if spec.window == "all" and method not in SEES_ALL:
         yield Issue(
@@ -266,21 +266,21 @@ def windows(spec: Spec) -> Iterator[Issue]:
 
 
 def windows_or_micro_steps(spec: Spec) -> Iterator[Issue]:
-    """Either several pairs in one step or several steps in one token."""
+    """Refuse several pairs in one step together with several steps in one token."""
     if spec.optimizer.micro_steps > 1 and spec.window != 1:
         reason = "micro steps have keys and values of their own, which a window does not count"
         yield Issue(reason, "optimizer.micro_steps", hint="use one of the two")
 
 
 def weights_of_a_window(spec: Spec) -> Iterator[Issue]:
-    """Window weights are c numbers a token."""
+    """Refuse window weights, c numbers a token, where no window has a size c above 1."""
     if spec.weights.word() == "window" and spec.window in (1, "all"):
         reason = "window weights are one for each pair of the window, which needs a size above 1"
         yield Issue(reason, "weights", hint="write window: 4, or weights: token")
 
 
 def weights_that_multiply(spec: Spec) -> Iterator[Issue]:
-    """Geometric weights need a solver that sees the whole past."""
+    """Refuse geometric weights for a method that does not see the whole past."""
     if spec.weights.word() == "geometric" and spec.optimizer.method not in ("exact", "batch"):
         yield Issue(
             "geometric weights are for methods that see the whole past, exact and batch",
@@ -290,7 +290,7 @@ def weights_that_multiply(spec: Spec) -> Iterator[Issue]:
 
 
 def weights_by_similarity(spec: Spec) -> Iterator[Issue]:
-    """Similarity to the query weighs the pairs of a local fit, and nothing else does."""
+    """Require weights by similarity to the query for a local fit; refuse them elsewhere."""
     similar, local = spec.weights.word() == "similarity", isinstance(spec.memory, Nonparametric)
     if similar and not local:
         reason = "similarity weights depend on the query, which only a nonparametric memory sees"
@@ -301,7 +301,7 @@ def weights_by_similarity(spec: Spec) -> Iterator[Issue]:
 
 
 def momentum_on_a_write(spec: Spec) -> Iterator[Issue]:
-    """The write can be averaged by itself where the error splits, e = ŷ − v.
+    """Refuse momentum of the write where the error cannot split into prediction and value, ŷ − v.
 
     Only a loss of a degree above two is certain not to split; the derivation decides the rest.
     """
@@ -317,7 +317,7 @@ def momentum_on_a_write(spec: Spec) -> Iterator[Issue]:
 
 
 def _degree(tree: Node) -> float | None:
-    """The degree in e, y, v and n of an expression of powers and products, else None."""
+    """Return the degree in e, y, v and n of an expression of powers and products, else None."""
     match tree:
         case Number():
             return 0

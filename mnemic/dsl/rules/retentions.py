@@ -22,7 +22,7 @@ from mnemic.errors import Issue
 
 
 def one_decay(spec: Spec) -> Iterator[Issue]:
-    """A decoupled decay and a global ℓ2 are two ways to say one thing."""
+    """Refuse a decoupled decay beside a global ℓ2, which shrinks the memory twice."""
     term, decay = spec.retention.global_, spec.retention.decay
     if decay == ONE:
         return
@@ -36,7 +36,7 @@ def one_decay(spec: Spec) -> Iterator[Issue]:
 
 
 def shrinking_on_a_simplex(spec: Spec) -> Iterator[Issue]:
-    """On a simplex the sum of the entries is fixed, and with it ‖W‖₁."""
+    """Refuse a global l1 or lq on a simplex, where ‖W‖₁ is fixed."""
     if not isinstance(spec.retention.constraint, Simplex):
         return
     term = spec.retention.global_
@@ -52,7 +52,7 @@ def shrinking_on_a_simplex(spec: Spec) -> Iterator[Issue]:
 
 
 def one_size(spec: Spec) -> Iterator[Issue]:
-    """Rows or columns set to given norms leave no room for a constraint."""
+    """Refuse a constraint on a memory whose rows or columns are set to given norms."""
     constraint = spec.retention.constraint
     if spec.retention.normalize != "none" and isinstance(constraint, Simplex | Ball):
         reason = f"normalising {spec.retention.normalize} would leave the {constraint.word()}"
@@ -60,7 +60,7 @@ def one_size(spec: Spec) -> Iterator[Issue]:
 
 
 def norms_in_the_dual(spec: Spec) -> Iterator[Issue]:
-    """½‖W‖_q² couples all entries, and its link is known for the dual alone."""
+    """Refuse ½‖W‖_q² in the view learning-retaining: its link is known for the dual alone."""
     if isinstance(spec.retention.global_, Lq) and spec.retention.view == "learning-retaining":
         yield Issue(
             "the norm of lq couples all entries, so it cannot be solved beside a local term",
@@ -70,7 +70,7 @@ def norms_in_the_dual(spec: Spec) -> Iterator[Issue]:
 
 
 def link_alone(spec: Spec) -> Iterator[Issue]:
-    """A link that is given leaves nothing for a retention to decide."""
+    """Refuse beside a given link what would decide it, and views and methods without a dual."""
     retention = spec.retention
     if retention.link is None:
         return
@@ -101,13 +101,13 @@ def link_alone(spec: Spec) -> Iterator[Issue]:
 
 
 def names_of_a_link(spec: Spec) -> Iterator[Issue]:
-    """a and nu mean the dual in a link, so no coefficient that it names can have their names."""
+    """Refuse coefficients called a or nu beside a link, in which these mean dual and norm."""
     if spec.retention.link is not None:
         yield from _taken(spec, "retention.link", {"a", "nu"}, "the link")
 
 
 def names_of_a_generator(spec: Spec) -> Iterator[Issue]:
-    """w means an entry of the memory in a generator of the user's own, and x a ratio of two."""
+    """Refuse a coefficient with the name of a generator's symbol: w, or x of an f-divergence."""
     local = spec.retention.local
     if isinstance(local, Bregman):
         yield from _taken(spec, "retention.local.bregman", {"w"}, "the generator")
@@ -116,14 +116,14 @@ def names_of_a_generator(spec: Spec) -> Iterator[Issue]:
 
 
 def _taken(spec: Spec, place: str, symbols: set[str], what: str) -> Iterator[Issue]:
-    """Coefficients that have the name of an expression's own symbol."""
+    """Yield an issue for each coefficient that has the name of an expression's own symbol."""
     for name in sorted(symbols & spec.named_coefficients().keys()):
         reason = f"{name} is a symbol of {what}, and a coefficient has the same name"
         yield Issue(reason, place, hint="give the coefficient another name")
 
 
 def decay_of_rows(spec: Spec) -> Iterator[Issue]:
-    """A decay of value channels stands beside an outer decay of keys."""
+    """Refuse a decay of value channels without the outer decay of keys that it belongs to."""
     if spec.retention.row_decay is None:
         return
     named = spec.named_coefficients()
@@ -138,7 +138,7 @@ def decay_of_rows(spec: Spec) -> Iterator[Issue]:
 
 
 def phase_of_a_state(spec: Spec) -> Iterator[Issue]:
-    """A complex decay turns pairs of channels of a state."""
+    """Refuse a phase, a complex decay, for a memory that is not linear or diagonal."""
     if spec.retention.phase is not None and not isinstance(spec.memory, Linear | Diagonal):
         yield Issue(
             "a phase is a complex decay of a linear or diagonal memory",
@@ -148,7 +148,7 @@ def phase_of_a_state(spec: Spec) -> Iterator[Issue]:
 
 
 def rows_of_a_matrix(spec: Spec) -> Iterator[Issue]:
-    """A vector has neither rows nor columns."""
+    """Refuse norms and simplices by row or column for a diagonal memory, which is a vector."""
     if not isinstance(spec.memory, Diagonal):
         return
     constraint, reason = spec.retention.constraint, "a diagonal memory is a vector without rows"
@@ -159,7 +159,7 @@ def rows_of_a_matrix(spec: Spec) -> Iterator[Issue]:
 
 
 def retention_of_kept_pairs(spec: Spec) -> Iterator[Issue]:
-    """Kept pairs are no parameters; a decay can weigh them, one value a head."""
+    """Refuse retentions for kept pairs, which are no parameters, but for a decay a head."""
     if not keeps_pairs(spec):
         return
     retention, hint = spec.retention, "leave it out; a decay may weigh the pairs"
@@ -179,7 +179,7 @@ def retention_of_kept_pairs(spec: Spec) -> Iterator[Issue]:
 
 
 def _has_layers(spec: Spec) -> bool:
-    """Whether matrices beside the one behind a kernel have entries, which norms may act on."""
+    """Return whether matrices beside the one behind a kernel have entries for norms to act on."""
     memory = spec.memory
     return isinstance(memory, Glu | LowRank | Chain) or (
         isinstance(memory, Mlp) and memory.depth > 1
@@ -187,7 +187,7 @@ def _has_layers(spec: Spec) -> bool:
 
 
 def retention_of_a_kernel(spec: Spec) -> Iterator[Issue]:
-    """Behind a kernel W has infinitely many columns: nothing may act on its entries."""
+    """Refuse what acts on entries of W behind a kernel, where W has infinitely many columns."""
     if spec.features.finite or keeps_pairs(spec):
         return
     retention = spec.retention

@@ -26,24 +26,24 @@ PLAIN = OptimizerEntry()
 
 
 def keeps_pairs(spec: Spec) -> bool:
-    """Whether the memory is made of the kept pairs themselves and has no parameters."""
+    """Return whether the memory is made of the kept pairs themselves and has no parameters."""
     return isinstance(spec.memory, Nonparametric | Interpolation)
 
 
 def carries_keys(spec: Spec) -> bool:
-    """Whether kept keys move at every later token."""
+    """Return whether kept keys move at every later token."""
     return isinstance(spec.memory, Nonparametric) and spec.keys.carry is not None
 
 
 def linear_in_parameters(memory: Memory) -> bool:
-    """Whether M(W, x) is certain to be linear in W."""
+    """Return whether M(W, x) is certain to be linear in W."""
     if isinstance(memory, Mlp):
         return memory.depth == 1 and not memory.norm
     return isinstance(memory, Linear | Diagonal)
 
 
 def deep(spec: Spec) -> bool:
-    """Whether the memory has parameters in which it is not linear."""
+    """Return whether the memory has parameters in which it is not linear."""
     return not keeps_pairs(spec) and not linear_in_parameters(spec.memory)
 
 
@@ -55,12 +55,12 @@ def steps_plainly(spec: Spec) -> bool:
 
 
 def layers(memory: Memory) -> tuple[Memory, ...]:
-    """The memories that a chain is made of; any other memory by itself."""
+    """Return the memories that a chain is made of; any other memory by itself."""
     if isinstance(memory, Chain):
         return tuple(layer for link in memory.chain for layer in layers(link))
     return (memory,)
 
 
 def adds_its_input(memory: Memory) -> bool:
-    """Whether the memory adds the raw key or query to its output, as it is or times a diagonal."""
+    """Return whether the memory adds the raw key or query to its output, or a diagonal times it."""
     return isinstance(memory, LowRank) or (isinstance(memory, Mlp | Glu) and memory.residual)
