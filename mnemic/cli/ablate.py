@@ -129,7 +129,7 @@ def _measure(
 
 
 def _chosen(text: str | None) -> tuple[str, ...]:
-    """The axes that are named, in the language's order."""
+    """Return the axes that are named, in the language's order. Raises UsageError for others."""
     from mnemic.search.space.neighbours import AXES
 
     given = tuple(AXES) if text is None else tuple(text.split(","))

@@ -164,7 +164,7 @@ EXTRA: Final[dict[Callable[..., None], str]] = {
 
 
 def _unwrapped(command: Callable[..., None]) -> str:
-    """A docstring with each paragraph on one line, for the terminal to wrap."""
+    """Return a docstring with each paragraph on one line, for the terminal to wrap."""
     paragraphs = (inspect.getdoc(command) or "").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 

@@ -8,19 +8,19 @@ from mnemic.dsl.catalogue import names
 
 
 def complete_name(incomplete: str) -> list[str]:
-    """Names of packaged specs, for the shell's completion."""
+    """Return the packaged specs' names that begin with ``incomplete``, for the shell."""
     return [name for name in names() if name.startswith(incomplete)]
 
 
 def complete_task(incomplete: str) -> list[str]:
-    """Names of tasks, for the shell's completion."""
+    """Return the names of tasks to train on that begin with ``incomplete``, for the shell."""
     from mnemic.search import tasks
 
     return [name for name in tasks.names() if name.startswith(incomplete)]
 
 
 def complete_any_task(incomplete: str) -> list[str]:
-    """Names of all tasks, those of the memory alone too, for the shell's completion."""
+    """Return the names of tasks, of the memory alone too, that begin with ``incomplete``."""
     from mnemic.search import tasks
 
     every = (*tasks.names(), *tasks.memory_names())

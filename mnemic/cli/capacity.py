@@ -129,7 +129,7 @@ def _spectrum(
 
 
 def _inputs(text: Path | None, tokens: int, dim: int, seed: int) -> "Tensor":
-    """A row of inputs: random embeddings of the text's bytes, or noise."""
+    """Return inputs [1, T, dim] in float64: random embeddings of the text's bytes, or noise."""
     import torch
 
     rng = torch.Generator().manual_seed(seed)

@@ -71,7 +71,7 @@ def check(specs: SpecArguments, as_json: AsJson = False, derive: Derive = False)
 
 
 def _of(given: str) -> Iterable[str]:
-    """The specs of an argument: of a folder, all files in it that end in .yaml or .yml."""
+    """Return the specs of an argument: of a folder, all files in it that end in .yaml or .yml."""
     if given in names() or not Path(given).is_dir():
         return (given,)
     found = sorted(str(x) for x in Path(given).rglob("*") if x.suffix in (".yaml", ".yml"))
@@ -81,7 +81,7 @@ def _of(given: str) -> Iterable[str]:
 
 
 def _read(source: str) -> Spec | MnemicError:
-    """A spec, or what is wrong with it."""
+    """Load a spec; return it, or the error that says what is wrong with it."""
     try:
         return load(source, beside=(published.issues,))
     except MnemicError as error:
@@ -98,7 +98,7 @@ def _checked(source: str, spec: Spec, derive: bool) -> dict[str, Any]:
 
 
 def summary(spec: Spec) -> dict[str, Any]:
-    """What a spec says, in its short form."""
+    """Return what a spec says, in its short form: name, title, hash, axes."""
     said = short(spec)
     axes = {axis: said.get(axis, _plain(spec, axis)) for axis in AXES}
     return {
@@ -110,7 +110,7 @@ def summary(spec: Spec) -> dict[str, Any]:
 
 
 def _plain(spec: Spec, axis: str) -> Any:
-    """The word for one of the seven axes where a spec leaves it out."""
+    """Return the word for one of the seven axes where a spec leaves it out; None for others."""
     if axis not in SEVEN:
         return None
     entry = getattr(spec, axis)
@@ -148,7 +148,7 @@ def _show(entry: dict[str, Any]) -> None:
 
 
 def flow(value: Any) -> str:
-    """Plain data on one line, as a spec would have it."""
+    """Return plain data on one line, as a spec would have it."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):

@@ -54,7 +54,7 @@ def compile_(
 
 
 def _slow(compiled: pipeline.Compiled) -> tuple[str, ...]:
-    """The line on a memory of layers that runs token by token."""
+    """Return the warning on a memory of layers that runs token by token; empty for others."""
     told = facts.pace(compiled.spec)
     return () if told is None else (told,)
 

@@ -89,7 +89,7 @@ def _worded(rule: "Rule") -> str:
 
 
 def _show_printed(name: str) -> None:
-    """The papers' equations about a packaged system, each with its verdict."""
+    """Print the papers' equations about a packaged system, each with its verdict."""
     found = recorded.about(name)
     if found:
         echo("\nPrinted equations (mnemic audit tells more)")
@@ -122,7 +122,7 @@ def _plain(check: "Check") -> dict[str, Any]:
 
 
 def _show(checks: "tuple[Check, ...]", *, aside: bool) -> None:
-    """The checks under the text; on standard error where that is a document."""
+    """Print the checks under the text; on standard error where that is a document."""
     for check in checks:
         verdict = "agrees" if check.passed else "DIFFERS"
         line = f"check: {check.name} {verdict}, error {check.error:.1e} of {check.tolerance:.0e}"

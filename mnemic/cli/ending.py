@@ -63,7 +63,7 @@ def _terminate(number: int, frame: object) -> None:
 
 
 def _leave(message: str, code: int) -> None:
-    """Tell, and exit; what could not be written is thrown away, so that Python does not try again
+    """Tell, and exit; throw away what could not be written, so that Python does not try again
     and print a traceback of its own."""
     print(f"mnemic: {message}", file=sys.stderr)
     sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115

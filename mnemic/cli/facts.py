@@ -63,13 +63,13 @@ def packaged_facts(rules: Mapping[str, "Rule"]) -> str:
 
 
 def kernels(spec: Spec) -> list[Facts]:
-    """The forms of a spec's rule, and which have fused kernels; planned once, then from disk."""
+    """Return the forms of a spec's rule, and which have fused kernels; planned once, then read."""
     (found,) = read_or_make("kernels", {spec.name: spec}, lambda name: None, _kernels).values()
     return list(found["kernels"])
 
 
 def pace(spec: Spec) -> str | None:
-    """The line on a memory that runs token by token; derived once, then read from disk."""
+    """Return the line on a memory that runs token by token, or None; derived once, then read."""
     (found,) = read_or_make("paces", {spec.name: spec}, lambda name: None, _pace).values()
     return None if found["pace"] is None else str(found["pace"])
 
@@ -91,7 +91,7 @@ def read_or_make(
 def _made(
     specs: Mapping[str, Spec], told: Callable[[str], None], made: Callable[[Spec], Facts]
 ) -> Iterator[tuple[str, Facts]]:
-    """What is made of each spec; of many, by as many processes as there are cores."""
+    """Yield each spec's name and what is made of it; of many, by as many processes as cores."""
     several = min(_cores(), len(specs) // EACH, MOST)
     if several < 2:
         for name, spec in specs.items():
@@ -105,14 +105,14 @@ def _made(
 
 
 def _cores() -> int:
-    """The cores that this process may use."""
+    """Count the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def warned(spec: Spec) -> tuple[str, ...]:
-    """What a user should hear of a spec before training; derived once, then read from disk.
+    """Return what a user should hear of a spec before training; derived once, then from disk.
 
     Raises ``InvalidSpec`` for a spec that has no derivation.
     """
@@ -144,7 +144,7 @@ def _warnings_if_any(spec: Spec) -> Facts:
 
 
 def uncompiled(spec: Spec, source: pipeline.Source) -> list[str]:
-    """Why a spec is not compiled, each reason with its place in the text; empty where it is."""
+    """Return why a spec is not compiled, each reason with its place; empty where it is."""
     found = refused(spec)
     if found and not isinstance(source, Spec):
         found = tuple(located(found, spec.name, source).issues)
@@ -152,7 +152,7 @@ def uncompiled(spec: Spec, source: pipeline.Source) -> list[str]:
 
 
 def refused(spec: Spec) -> tuple[Issue, ...]:
-    """What cannot be compiled of a spec that has a rule; found once, then read from disk."""
+    """Return what of a spec that has a rule is not compiled; found once, then read from disk."""
     (found,) = read_or_make("warnings", {spec.name: spec}, lambda name: None, _warnings).values()
     return tuple(Issue(**issue) for issue in found["refused"])
 
@@ -216,7 +216,7 @@ def read_known(place: Path) -> dict[str, Facts]:
 
 @lru_cache(maxsize=4)
 def _parsed(place: Path, *version: int) -> dict[str, Facts]:
-    """A file of the cache as it is at a version, read once for all specs of a command."""
+    """Load a file of the cache as it is at a version, once for all specs of a command."""
     found = json.loads(place.read_text(encoding="utf-8"))
     return found if isinstance(found, dict) else {}
 

@@ -52,7 +52,7 @@ def _missing(error: ModuleNotFoundError, extra: str) -> EnvironmentFailed:
 
 
 def fail(error: MnemicError, *, as_json: bool) -> typer.Exit:
-    """Tell the error; what to raise for its exit code."""
+    """Tell the error; return what to raise for its exit code."""
     if as_json:
         print_json(error.to_json())
     else:

@@ -135,7 +135,7 @@ def kernels(
 
 
 def _wrong(cells: "Sequence[Cells]", *, count: bool, check: bool) -> list[str]:
-    """What makes the command fail: what failed itself, and with ``check`` what is not well."""
+    """Return why the command fails: what failed itself, and with ``check`` what is not well."""
     from mnemic.kernels import table
 
     if count:
@@ -146,7 +146,7 @@ def _wrong(cells: "Sequence[Cells]", *, count: bool, check: bool) -> list[str]:
 def _compiled(
     jobs: "Sequence[Job]", processes: int, asked: Table
 ) -> "tuple[list[Built], list[Cells]]":
-    """What was compiled, and the rows of all that was asked for; a table is gone on with."""
+    """Compile what the table lacks; return that, and the rows of all that was asked for."""
     from mnemic.kernels import build
     from mnemic.kernels.resumed_table import Kept
 
@@ -164,7 +164,7 @@ def _compiled(
 def _counted(
     jobs: "Sequence[Job]", processes: int, asked: Table
 ) -> "tuple[list[Built], list[Cells]]":
-    """What was counted, and its rows, which are written at the end."""
+    """Count bytes and products of the jobs; return them and their rows; a table is written last."""
     from mnemic.kernels import build, table
 
     with _telling() as told:
@@ -177,13 +177,13 @@ def _counted(
 
 @contextmanager
 def _telling() -> "Iterator[Callable[[Job], None]]":
-    """Say on the terminal which job begins."""
+    """Yield a function that says on the terminal which job begins."""
     with console(stderr=True).status("compiling") as status:
         yield lambda job: status.update(f"{job.spec}, d = {job.width}")
 
 
 def _plain(found: "Sequence[Built]") -> list[dict[str, Any]]:
-    """Results as JSON holds them, without this machine's folders."""
+    """Return results as JSON holds them, without this machine's folders."""
     listed = []
     for job, one in found:
         told = asdict(job)

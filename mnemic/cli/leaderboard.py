@@ -116,7 +116,7 @@ def _entries(
     space: "Space", names: Sequence[str], folder: Path, results: str, again: bool, report: bool,
     jobs: int,
 ) -> "list[Entry]":  # fmt: skip
-    """Measure, or read what was measured."""
+    """Measure the specs, or read what was measured; return the leaderboard's entries."""
     from mnemic.search.report.leaderboard import leaderboard, read_measured
 
     if report:

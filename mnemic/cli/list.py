@@ -112,7 +112,7 @@ def _words(spec: "Spec") -> str:
 
 
 def _table(rows: list[dict[str, Any]], width: int) -> tuple["Table", tuple[str, ...]]:
-    """The rows within ``width`` columns, and the headings of what there is no room for.
+    """Return the rows within ``width`` columns, and the headings that have no room there.
 
     Titles and sources are cut to fit; nothing else is, and what does not fit is left out whole.
     """
@@ -132,7 +132,7 @@ def _table(rows: list[dict[str, Any]], width: int) -> tuple["Table", tuple[str, 
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    """A row's texts, in the order of the headings."""
+    """Return a row's texts, in the order of the headings."""
     costs, source = row["costs"], row["source"] or {}
     return (
         row["family"],
@@ -152,7 +152,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def _short(count: float) -> str:
-    """A count with three digits: 8.19k, 24.6M.
+    """Return a count with three digits: 8.19k, 24.6M.
 
     >>> _short(8192.0)
     '8.19k'

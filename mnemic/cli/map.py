@@ -86,7 +86,7 @@ def _known(name: str, allowed: list[str]) -> None:
 
 
 def _map(specs: dict[str, Spec]) -> "Map":
-    """The map of specs, remembered; says on a terminal what is related."""
+    """Return the map of specs, remembered; say on a terminal what is related."""
     from mnemic import relations
 
     with console(stderr=True).status("relating systems") as status:

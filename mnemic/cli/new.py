@@ -26,7 +26,7 @@ Yes = Annotated[
 
 
 def _option(place: str, about: str) -> Any:
-    """An option that answers a question, with its words for the shell's completion."""
+    """Make an option that answers a question, with its words for the shell's completion."""
 
     def words(incomplete: str) -> list[str]:
         (question,) = (q for q in questions() if q.place == place)
@@ -120,7 +120,7 @@ def _ask_missing(told: dict[str, str]) -> dict[str, str]:
 
 
 def _ask(question: Question, before: dict[str, str]) -> str:
-    """Ask until the answer is one that may stand at its place."""
+    """Ask until the answer is one that may stand at its place; return it."""
     typer.echo(f"\n{question.place}: {question.about}", err=True)
     for word, meaning in question.answers.items():
         typer.echo(f"  {word:<13} {meaning}".rstrip(), err=True)

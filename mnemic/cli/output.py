@@ -84,7 +84,7 @@ def print_json(data: Any) -> None:
 
 @contextmanager
 def progress(doing: str) -> Iterator[Callable[[str], None]]:
-    """Say on a terminal of what something is done now."""
+    """Yield a function that says on a terminal of what something is done now."""
     if not sys.stderr.isatty():
         yield lambda name: None
         return
@@ -93,7 +93,7 @@ def progress(doing: str) -> Iterator[Callable[[str], None]]:
 
 
 def console(*, stderr: bool = False) -> "Console":
-    """A rich console: no markup of its own, no colours where NO_COLOR is set or no terminal is."""
+    """Make a rich console: no markup of its own, colours on a terminal alone, without NO_COLOR."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout

@@ -75,7 +75,7 @@ def numbers(text: str | None) -> tuple[float, ...]:
 
 
 def _bound(text: str) -> tuple[str, float | str]:
-    """``state=2x`` as an entry of ``constraints``."""
+    """Parse ``state=2x`` to an entry of ``constraints``. Raises UsageError for another name."""
     name, _, bound = text.partition("=")
     if name not in COSTS:
         issue = Issue("", "--budget", name, tuple(COSTS), nearest(name, COSTS))

@@ -126,7 +126,7 @@ def _space(
     path: str, block: str | None, budget: list[str] | None, trials: int | None,
     sampler: str | None,
 ) -> "Space":  # fmt: skip
-    """The space, with what the command overrides."""
+    """Load the space, with what the command overrides."""
     from mnemic.search.space.one_block import with_block
     from mnemic.search.space.settings import SAMPLERS
     from mnemic.search.space.space import load_space
@@ -149,7 +149,7 @@ def _work(opened: "Search", jobs: int) -> "Done":
 
 
 def _stop(number: int, frame: object) -> None:
-    """A cluster's way to say that the time is over: as Ctrl-C."""
+    """Raise KeyboardInterrupt, as for Ctrl-C, where a cluster's signal says that time is over."""
     raise KeyboardInterrupt
 
 
@@ -172,7 +172,7 @@ def _launch(kind: str, folder: Path, storage: str | None, asked: Cluster, as_jso
 
 
 def _arguments(argv: list[str]) -> list[str]:
-    """What stood after ``search``, without what concerns the cluster."""
+    """Return the arguments after ``search``, without what concerns the cluster."""
     given = argv[argv.index("search") + 1 :]
     ours = ("--launch", "--workers", "--hours", "--partition")
     kept: list[str] = []
@@ -208,7 +208,7 @@ def _preview(read: "Space", samples: int, as_json: bool) -> None:
 
 
 def _options(found: "Preview") -> None:
-    """The options that are valid less than half as often as all points together."""
+    """Print the options that are valid less than half as often as all points together."""
     share = found.valid / found.sampled
     poor = [
         f"  {name} = {label}: {good} of {seen}"

@@ -85,13 +85,13 @@ def _systems(
 
 
 def _digest() -> str:
-    """A digest of the code that writes a spec's page, which the generator's own does not cover."""
+    """Hash the code that writes a spec's page, which the generator's own hash does not cover."""
     from mnemic.site import describe
 
     return hashlib.sha256(Path(describe.__code__.co_filename).read_bytes()).hexdigest()[:16]
 
 
 def _text(source: str) -> str:
-    """The YAML of a spec as its file has it."""
+    """Read the YAML of a spec as its file has it."""
     path = find(source) if source in names() else Path(source)
     return path.read_text(encoding="utf-8")

@@ -115,7 +115,7 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
 
 
 def _table(rows: list[dict[str, Any]], width: int) -> tuple["Table", tuple[str, ...]]:
-    """The rows within ``width`` columns, and the headings of what there is no room for.
+    """Return the rows within ``width`` columns, and the headings that have no room there.
 
     Titles, rungs and sources take several lines where they must; nothing is cut.
     """
@@ -133,7 +133,7 @@ def _table(rows: list[dict[str, Any]], width: int) -> tuple["Table", tuple[str, 
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    """A row's texts, in the order of the headings."""
+    """Return a row's texts, in the order of the headings."""
     ends = (f"{row['chance']:.3g}", f"{row['ceiling']:.3g}")
     rungs = ", ".join(row["ladder"])
     return row["name"], row["of"], row["metric"], *ends, rungs, row["title"], row["source"]

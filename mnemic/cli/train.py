@@ -208,14 +208,14 @@ def train(
 
 
 def configured(name: str, options: list[str], rung: str | None = None) -> "Task[Any]":
-    """The task with its options, given as NAME=VALUE."""
+    """Return the task with its options, given as NAME=VALUE, over those of a rung."""
     from mnemic.search import tasks
 
     return tasks.get(name).configure(dict(map(pair, options)), rung)
 
 
 def pair(text: str) -> tuple[str, object]:
-    """A name and its value, a number where it reads as one."""
+    """Split NAME=VALUE into the name and its value, a number where it reads as one."""
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise UsageError(format_issue(Issue("needs NAME=VALUE", "--task-option", read=text)))
@@ -228,7 +228,7 @@ def pair(text: str) -> tuple[str, object]:
 
 
 def _options(task: str, given: dict[str, Any]) -> "TrainOptions":
-    """Training options: the given ones, else the task's, else the general ones."""
+    """Make training options: the given ones, else the task's, else the general ones."""
     from mnemic.models.train_options import TrainOptions
 
     told = {name: value for name, value in given.items() if value is not None}

@@ -64,7 +64,7 @@ class Pace:
         self.first = self.done = self.steps = 0
 
     def start(self, steps: int, done: int) -> None:
-        """Count from here."""
+        """Count time and tokens from here."""
         self.began, self.steps, self.first, self.done = time.monotonic(), steps, done, done
 
     def __str__(self) -> str:
@@ -88,7 +88,7 @@ class Bar:
         self.bars.update(self.task, total=steps, completed=done)
 
     def step(self, done: int, loss: float) -> None:
-        """Move the bar."""
+        """Move the bar, and show the last batch's loss."""
         self.pace.done = done
         self.bars.update(self.task, completed=done, loss=f"loss {loss:.3f}{self.pace}")
 
@@ -97,7 +97,7 @@ class Bar:
         self.bars.update(self.task, score=f", {self.metric} {point.score:.4g}")
 
     def end(self, stopped: str) -> None:
-        """Nothing: the bar stays."""
+        """Do nothing: the bar stays."""
 
 
 class Lines:
@@ -113,7 +113,7 @@ class Lines:
             self.say(f"resumed at step {done} of {steps}")
 
     def step(self, done: int, loss: float) -> None:
-        """Count it; nothing is said between evaluations."""
+        """Count the step; nothing is said between evaluations."""
         self.pace.done = done
 
     def evaluated(self, point: "Point") -> None:
@@ -122,8 +122,8 @@ class Lines:
         self.say(f"{told}{self.pace}")
 
     def end(self, stopped: str) -> None:
-        """Nothing: the result is told elsewhere."""
+        """Do nothing: the result is told elsewhere."""
 
     def say(self, line: str) -> None:
-        """One line."""
+        """Print a line on standard error, at once."""
         print(line, file=sys.stderr, flush=True)

@@ -85,7 +85,7 @@ def verify(
 
 
 def _growing(spec: Spec) -> str:
-    """Why forms may part that compute the same, where a spec's numbers can grow; else nothing."""
+    """Say why equal forms may part, where a spec's numbers can grow; empty where they cannot."""
     if not any(told.startswith("Outside the stable range") for told in warned(spec)):
         return ""
     return (

@@ -114,7 +114,7 @@ def _tokens(model: MnemicForCausalLM, rows: int, length: int) -> Tensor:
 
 @torch.no_grad()
 def _torch(model: MnemicForCausalLM, tokens: Tensor, dtype: torch.dtype, nudged: int = 0) -> Arrays:
-    """Logits and states of PyTorch in some precision; the model's parameters stay what they are.
+    """Compute PyTorch's logits and states in some precision; the model's parameters stay the same.
 
     ``nudged`` is 0, or the seed of what they are moved by in this run.
     """
@@ -133,7 +133,7 @@ def _torch(model: MnemicForCausalLM, tokens: Tensor, dtype: torch.dtype, nudged:
 
 
 def _moved(traced: TracedModel, seed: int) -> dict[str, Tensor]:
-    """The parameters, each times 1 + εu, u from −1 to 1 and ε what numbers of float32 are apart."""
+    """Return the parameters, each times 1 + εu, with u from −1 to 1 and ε that of float32."""
     generator = torch.Generator().manual_seed(seed)
 
     def moved(x: Tensor) -> Tensor:
@@ -152,7 +152,7 @@ def _in_pieces(runtime: Runtime, tokens: Tensor, pieces: Sequence[int]) -> Array
 
 
 def _difference(found: Mapping[str, NDArray[Any]], exact: Mapping[str, NDArray[Any]]) -> float:
-    """The largest difference in any tensor, relative to its largest number; NaN where one is."""
+    """Return the largest difference in any tensor over its largest number; NaN where one is."""
     errors = [0.0]
     for name, wanted in exact.items():
         gap = numpy.abs(found[name].astype(float) - wanted).max(initial=0.0)

@@ -76,7 +76,7 @@ def graphs_of(model: MnemicForCausalLM) -> Graphs:
 
 
 def _standing(model: MnemicForCausalLM, forms: dict[str, Standard]) -> dict[Any, StandardOperator]:
-    """What stands for the rule of each memory that is one of ``LinearAttention``'s."""
+    """Return by layer what stands for its rule, where that is one of ``LinearAttention``'s."""
     found = {}
     for name, layers in memories(model).items():
         for layer in layers if name in forms else ():
@@ -86,7 +86,7 @@ def _standing(model: MnemicForCausalLM, forms: dict[str, Standard]) -> dict[Any,
 
 
 def _graph(traced: TracedModel, tokens: Tensor, states: list[Tensor]) -> ir.Model:
-    """One graph; the batch, and the tokens where there are several, may be of any size."""
+    """Convert the model to one graph, for any batch, and any tokens where there are several."""
     free = torch.export.Dim.DYNAMIC
     sizes = ({0: free, 1: free} if tokens.shape[1] > 1 else {0: free}, [{0: free}] * len(states))
     with torch.no_grad(), quiet():
@@ -141,7 +141,7 @@ def _name_sizes(model: ir.Model) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without what torch tells its own developers while it exports."""
+    """Suppress, until the end of the block, what torch tells its own developers in an export."""
     below = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:

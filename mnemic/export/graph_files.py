@@ -63,7 +63,7 @@ def _set_aside(model: ir.Model, file: Any, places: dict[str, tuple[int, int]]) -
 
 
 def _start(states: Mapping[str, Tensor]) -> onnx.ModelProto:
-    """A graph of no input that gives the states before the first token, [1, …]."""
+    """Make a graph of no input that gives the states before the first token, [1, …]."""
     nodes, outputs = [], []
     for name, state in states.items():
         value, axes = state.numpy(force=True), list(state.shape)
@@ -85,7 +85,7 @@ def _start(states: Mapping[str, Tensor]) -> onnx.ModelProto:
 
 
 def _in_the_operators_opset(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """The graph in the opset that has ``LinearAttention``, its nodes no longer held apart."""
+    """Convert the graph to the opset of ``LinearAttention``, and its nodes to that operator."""
     outside = [t for t in proto.graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL]
     inline = [t for t in proto.graph.initializer if t.data_location != onnx.TensorProto.EXTERNAL]
     inputs = list(proto.graph.input)

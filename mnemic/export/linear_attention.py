@@ -79,7 +79,7 @@ class StandardOperator:
         return query, value, decay, beta
 
     def _values(self, k: Tensor, coefficients: Mapping[str, Tensor]) -> dict[Any, Tensor]:
-        """The rule's symbols and what they are, [B, T, H] or [B, T, H, d_k]; logarithms too."""
+        """Return the values of the rule's symbols, [B, T, H] or [B, T, H, d_k]; logarithms too."""
         heads = torch.arange(k.shape[2], dtype=k.dtype)
         found = {HEAD: heads, HEADS: torch.full_like(heads, k.shape[2]), sym.kappa: (k * k).sum(-1)}
         for scalar in self.rule.scalars:
@@ -92,7 +92,7 @@ class StandardOperator:
         return found
 
     def _of(self, expr: Any, x: Mapping[Any, Tensor], per_key: bool = False) -> Tensor:
-        """An expression's value; with ``per_key`` what is one a head gets an axis of channels."""
+        """Evaluate an expression; with ``per_key`` what is one a head gets an axis of channels."""
         logs = {e: sp.Symbol(f"log_{e.args[0]}") for e in x if isinstance(e, sp.log)}
         names = {logs.get(e, e): y for e, y in x.items()}
         expr = sp.N(sp.sympify(expr).subs(logs), DIGITS)

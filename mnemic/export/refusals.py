@@ -80,7 +80,7 @@ def refuse_lacking(layers: Sequence[str], program: ExportedProgram) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """What is behind an error, in a line: torch tells it behind a title."""
+    """Return in a line what is behind an error of torch, which tells it behind a title."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

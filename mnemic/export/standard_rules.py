@@ -89,7 +89,7 @@ def _targets() -> dict[str, Form]:
 
 
 def _inputs(name: str, found: Match, rule: Rule) -> Standard | None:
-    """The operator's inputs from a match; None where one is no number for some coefficients."""
+    """Return the operator's inputs from a match; None where one need not be a number."""
     parts: dict[str, set[Any]] = {"value": {_named(found.scale, rule)}}
     for symbol, value in found.change:
         part = "query" if symbol == STRETCH else _SYMBOL.sub("", str(symbol))
@@ -114,7 +114,7 @@ def _inputs(name: str, found: Match, rule: Rule) -> Standard | None:
 
 
 def _named(value: Any, rule: Rule) -> Any | None:
-    """A value in the rule's own symbols, which say what is positive; None where it has others."""
+    """Return a value in the rule's own symbols, which say what is positive, or else None."""
     value = sp.sympify(value)
     table = {s.name: s.symbol for s in rule.scalars}
     if any(str(s) not in table and s not in OTHERS for s in value.free_symbols):
@@ -124,14 +124,14 @@ def _named(value: Any, rule: Rule) -> Any | None:
 
 
 def _logarithm(decay: Any) -> Any | None:
-    """log α, of an α that is above 0 whatever its coefficients are; else None."""
+    """Return log α, of an α that is above 0 whatever its coefficients are; else None."""
     if not (decay.is_positive or _positive_of_heads(decay)):
         return None
     return sp.expand_log(sp.log(decay)) if decay.free_symbols else sp.log(decay)
 
 
 def _positive_of_heads(decay: Any) -> bool:
-    """Whether a decay of the head alone is above 0 at each head."""
+    """Return whether a decay of the head alone is above 0 at each head tried, up to 64 heads."""
     if not decay.free_symbols <= {HEAD, HEADS}:
         return False
     heads = [(h, H) for H in (1, 2, 4, 16, 64) for h in range(H)]
@@ -139,7 +139,7 @@ def _positive_of_heads(decay: Any) -> bool:
 
 
 def _finite(value: Any) -> bool:
-    """Whether nothing is divided by what may be 0, as ‖k‖² may."""
+    """Return whether nothing is divided by what may be 0, as ‖k‖² may."""
     value = value.subs(sym.kappa, sp.Symbol("kappa", nonnegative=True))
     below = [p.base for p in value.atoms(sp.Pow) if not p.exp.is_nonnegative]
     return all(base.is_positive for base in below)

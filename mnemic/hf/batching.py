@@ -95,7 +95,7 @@ class Batch:
         return [{n: x.shape[1:] for n, x in state.items()} for state in states_of(self.cache)]
 
     def join(self, other: Batch) -> None:
-        """Take the rows of another batch behind one's own."""
+        """Take the rows of another batch behind this one's own, with their states."""
         self.requests += other.requests
         for layer, own, new in zip(
             self.cache.layers, states_of(self.cache), states_of(other.cache), strict=True
@@ -103,7 +103,7 @@ class Batch:
             layer.state = {name: torch.cat([x, new[name]]) for name, x in own.items()}
 
     def keep(self, rows: list[int]) -> None:
-        """Keep these rows."""
+        """Keep the requests of these rows, and their states, alone."""
         self.requests = [self.requests[i] for i in rows]
         if rows:
             self.cache.batch_select_indices(torch.tensor(rows))
@@ -171,7 +171,7 @@ class Batcher:
             self.reading.append(Batch([request], cache))
 
     def _turn(self) -> None:
-        """One piece of the oldest prompt, and one token of everything that runs."""
+        """Read one piece of the oldest prompt, and give every request that runs its next token."""
         if self.reading:
             self._read(self.reading[0])
         for batch in self.batches:
@@ -217,7 +217,7 @@ class Batcher:
         return logits
 
     def _end(self, told: BaseException | None) -> None:
-        """End what is worked on; with the batcher closed, what waits too."""
+        """End the requests that are worked on; with the batcher closed, those that wait too."""
         for batch in (*self.reading, *self.batches):
             for request in batch.requests:
                 request.found.put(told)

@@ -43,7 +43,7 @@ def make_config(pattern: Sequence[Source], shape: Shape) -> MnemicConfig:
 
 
 def _memory(spec: Spec, shape: Shape) -> dict[str, Any]:
-    """What the configuration tells of a memory."""
+    """Return what the configuration tells of a memory."""
     block = spec.block
     return {
         "spec": short(spec),

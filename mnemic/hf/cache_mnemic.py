@@ -94,7 +94,7 @@ class MemoryState:
         self.calls = []
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Forget the state, and the calls that were kept."""
         self.state, self.calls = None, []
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
@@ -102,11 +102,11 @@ class MemoryState:
         self._take(lambda x: x.index_select(0, beam_idx.to(x.device)))
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        """Repeat each row."""
+        """Repeat each row of the batch ``repeats`` times, in place."""
         self._take(lambda x: x.repeat_interleave(repeats, dim=0))
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Keep some rows."""
+        """Keep the rows of the batch with these indices, in their order."""
         self._take(lambda x: x[indices.to(x.device)])
 
     def get_max_length(self) -> int:
@@ -158,7 +158,7 @@ class MnemicCache(Cache):
         self.seen += tokens_to_remove
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Forget all states, and how many tokens they have seen."""
         super().reset()
         self.seen = 0
 

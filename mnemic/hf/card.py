@@ -73,7 +73,7 @@ def card(model: MnemicForCausalLM, checks: Sequence[Check], trained: str = UNTRA
 
 
 def _layers(names: Sequence[str]) -> str:
-    """Runs of equal names: ``3 × gated-deltanet, softmax-attention``, where they repeat at all."""
+    """Join names, runs of equal ones as one: ``3 × gated-deltanet, softmax-attention``."""
     runs: list[tuple[str, int]] = []
     for name in names:
         if runs and runs[-1][0] == name:
@@ -116,5 +116,5 @@ def _costs(model: MnemicForCausalLM, rules: dict[str, Rule]) -> str:
 
 
 def _lower(text: str) -> str:
-    """Markdown with every heading one level down."""
+    """Return Markdown with every heading one level down."""
     return re.sub(r"^(#+ )", r"#\1", text, flags=re.MULTILINE)

@@ -50,7 +50,7 @@ def run_checks(config: MnemicConfig) -> tuple[Check, ...]:
 
 
 def _cached(model: MnemicForCausalLM, tokens: Tensor) -> Check:
-    """A prompt in two pieces and tokens one by one, against the whole."""
+    """Compare a prompt in two pieces and tokens one by one with the whole."""
     whole = model(tokens, use_cache=False).logits
     cache, parts = MnemicCache(model.config.num_hidden_layers), []
     third = TOKENS // 3
@@ -64,7 +64,7 @@ def _cached(model: MnemicForCausalLM, tokens: Tensor) -> Check:
 
 
 def _padded(model: MnemicForCausalLM, tokens: Tensor) -> Check:
-    """A row padded on its left beside a whole one, against the two alone."""
+    """Compare a row padded on its left beside a whole one with the two alone."""
     begin = TOKENS // 3
     mask = torch.ones_like(tokens)
     mask[0, :begin] = 0
@@ -75,7 +75,7 @@ def _padded(model: MnemicForCausalLM, tokens: Tensor) -> Check:
 
 
 def _packed(model: MnemicForCausalLM, tokens: Tensor) -> Check:
-    """Two documents in a row, against each in a row of its own."""
+    """Compare two documents in a row with each in a row of its own."""
     cut = TOKENS // 3
     position = torch.cat([torch.arange(cut), torch.arange(TOKENS - cut)])[None]
     packed = model(tokens[:1], position_ids=position, use_cache=False).logits
@@ -84,7 +84,7 @@ def _packed(model: MnemicForCausalLM, tokens: Tensor) -> Check:
 
 
 def _forms(model: MnemicForCausalLM) -> Iterator[Check]:
-    """The chunk form of each memory that has one, against its recurrence."""
+    """Compare each memory's chunk form, where it has one, with its recurrence; yield the checks."""
     for name, block in zip(model.config.layers, model.model.layers, strict=True):
         memory: Any = block.memory
         if "chunk" not in memory.rule.forms:
@@ -95,6 +95,6 @@ def _forms(model: MnemicForCausalLM) -> Iterator[Check]:
 
 
 def _error(parts: list[Tensor], whole: Tensor) -> float:
-    """The largest difference of pieces in time and the whole, relative to its largest number."""
+    """Return the largest difference of pieces in time and the whole, over its largest number."""
     found = torch.cat(parts, 1)
     return float((found - whole).abs().max() / whole.abs().max())

@@ -86,7 +86,7 @@ def model_code(config: MnemicConfig) -> dict[str, str]:
 
 
 def _digest(files: Mapping[str, str]) -> str:
-    """What tells this code from that of other models."""
+    """Hash this code, to tell it from that of other models."""
     return sha256("\0".join(x for pair in sorted(files.items()) for x in pair).encode()).hexdigest()
 
 
@@ -108,7 +108,7 @@ def _file(name: str, module: str) -> str:
 
 
 def _reached(texts: Mapping[str, str], first: str) -> set[str]:
-    """The modules that one imports, and those that they import."""
+    """Return the module itself, those that it imports, and those that they import."""
     found, todo = set(), [first]
     while todo:
         name = todo.pop()
@@ -120,20 +120,20 @@ def _reached(texts: Mapping[str, str], first: str) -> set[str]:
 
 
 def _renamed(text: str, names: Mapping[str, str]) -> str:
-    """A module whose imports name the files as they are called here."""
+    """Return a module with imports that name the files as they are called here."""
     text = _TRITON.sub(_guarded, text)
     text = _NAMED.sub(lambda m: f"{m[1]}from .{names[m[2]]} import", text)
     return _WHOLE.sub(lambda m: f"{m[1]}from . import {names[m[2]]}{m[3] or f' as {m[2]}'}", text)
 
 
 def _guarded(found: re.Match[str]) -> str:
-    """Imports of triton where transformers does not count them."""
+    """Return imports of triton where transformers does not count them."""
     lines = indent(dedent(found[0]), "    ")
     return indent(GUARDED.format(lines=lines), found["indent"])
 
 
 def _layers(classes: Mapping[str, str], later: Iterable[str]) -> str:
-    """The text of ``memory_layers.py``."""
+    """Return the text of ``memory_layers.py``."""
     lines = "\n".join(f"    from .{name} import __name__ as _" for name in later)
     imports = LATER.format(lines=lines) if lines else ""
     imports += "\n" + "".join(

@@ -54,7 +54,7 @@ class Starts:
         self.begin: Tensor | None = None
 
     def read(self, model: nn.Module, args: Any, told: dict[str, Any]) -> None:
-        """Keep what the positions of a call tell."""
+        """Keep which rows begin with a document, as a call's positions tell; None without any."""
         position = told.get("position_ids")
         self.begin = None if position is None else position[:, 0] == 0
 
@@ -105,4 +105,4 @@ class CutTrainer(TextTrainer):
 
 
 class ShardedCutTrainer(CutTrainer, ShardedTrainer):
-    """Both: a line shares rows, and all processes share the weights."""
+    """A trainer whose lines of processes share rows, and all processes the weights."""

@@ -50,7 +50,7 @@ def refuse(config: Config, allowed: Mapping[str, tuple[Any, ...]]) -> None:
 
 
 def gated_deltanet(config: Config) -> Converted:
-    """α = exp(−A softplus(a x + c)), η = σ(b x) or twice that, keys and queries of length one."""
+    """Convert gated DeltaNet: α = exp(−A softplus(a x + c)), η = σ(b x) or 2σ(b x), unit q, k."""
     refuse(config, {"output_gate_activation": ("swish", "silu", "sigmoid")})
     key, heads = config.get("head_dim", 256), config.get("num_heads", 6)
     wide = config.get("num_v_heads") or heads
@@ -82,7 +82,7 @@ def gated_deltanet(config: Config) -> Converted:
 
 
 def delta_net(config: Config) -> Converted:
-    """η = σ(b x) or twice that, keys and queries of length one."""
+    """Convert DeltaNet: η = σ(b x) or twice that, keys and queries of length one."""
     refuse(config, {
         "qk_norm": ("l2",), "qk_activation": ("silu",), "use_output_norm": (True,),
     })  # fmt: skip
@@ -102,7 +102,7 @@ def delta_net(config: Config) -> Converted:
 
 
 def gla(config: Config) -> Converted:
-    """α = σ(g x)^(1/16) for each key channel; g, a product of two matrices there, is one here."""
+    """Convert GLA: α = σ(g x)^(1/16) a key channel; g, two matrices there, is one product here."""
     refuse(config, {
         "feature_map": (None,), "clamp_min": (None,), "use_gk": (True,), "use_gv": (False,),
     })  # fmt: skip
@@ -126,7 +126,7 @@ def gla(config: Config) -> Converted:
 
 
 def retnet(config: Config) -> Converted:
-    """α = 1 − 2^(−5−h), keys and queries turned by their positions."""
+    """Convert RetNet: α = 1 − 2^(−5−h), keys and queries turned by their positions."""
     refuse(config, {"feature_map": (None,)})
     heads, key, value = _sizes(config, 8, 1.0, 2.0)
     block = _grouped(config, heads, key, value) | {"rotary": True}
@@ -160,7 +160,7 @@ OTHERS = {
 
 
 def _sizes(config: Config, heads: int, key: float, value: float) -> tuple[int, int, int]:
-    """Heads, d_k and d_v, of channels that expand by such factors unless the configuration says."""
+    """Return heads, d_k and d_v; channels expand by these factors unless the configuration says."""
     count, dim = config.get("num_heads", heads), config["hidden_size"]
     return (
         count,
@@ -172,7 +172,7 @@ def _sizes(config: Config, heads: int, key: float, value: float) -> tuple[int, i
 def _block(
     config: Config, heads: int, key: int, value: int, *, gate: str, convolved: bool, norm: str
 ) -> dict[str, Any]:
-    """Return the block's options; ``convolved`` says whether it is where nothing is said."""
+    """Return a block's options; ``convolved``: with a convolution unless the configuration says."""
     refuse(config, {"conv_bias": (False,), "elementwise_affine": (True, False, None)})
     if not config.get("use_gate", config.get("use_output_gate", True)):
         gate = "none"
@@ -190,14 +190,14 @@ def _block(
 
 
 def _grouped(config: Config, heads: int, key: int, value: int) -> dict[str, Any]:
-    """Return the block of layers whose keys and values several queries may share."""
+    """Return the options of a block whose keys and values several queries may share."""
     shared = heads // (config.get("num_kv_heads") or heads)
     block = _block(config, heads, key, value, gate="silu", convolved=False, norm="none")
     return block | {"groups": shared}
 
 
 def _rate(config: Config) -> dict[str, Any]:
-    """η = σ(b x), or 2σ(b x)."""
+    """Return the entry for the rate, η = σ(b x) or 2σ(b x)."""
     doubled = _doubled(config) == 2
     return {"from": "input", "activation": "2*sigmoid(x)" if doubled else "sigmoid"}
 
@@ -220,7 +220,7 @@ def _repeat(given: Weights, name: str, times: int, size: int) -> None:
 
 
 def _vectors(given: Weights, *, convolved: bool) -> Weights:
-    """Return the projections of q, k and v, and their convolutions, each as one."""
+    """Take a layer's projections of q, k and v, and their convolutions; return each kind as one."""
     found = {"vectors.project.weight": torch.cat([given.pop(f"{n}_proj.weight") for n in "qkv"])}
     if convolved:
         taps = [given.pop(f"{n}_conv1d.weight").squeeze(1) for n in "qkv"]
@@ -229,7 +229,7 @@ def _vectors(given: Weights, *, convolved: bool) -> Weights:
 
 
 def _read_out(given: Weights, value: int) -> Weights:
-    """Return the norm's weight, the gate's where there is one, and the last map."""
+    """Take a layer's norm weight (ones if it has none), gate weight, if any, and last map."""
     found = {"out.weight": given.pop("o_proj.weight")}
     if "g_proj.weight" in given:
         found["gate.weight"] = given.pop("g_proj.weight")

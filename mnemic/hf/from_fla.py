@@ -71,7 +71,7 @@ def tokenizer_files(folder: Path) -> list[Path]:
 
 
 def _config(folder: Path) -> dict[str, Any]:
-    """The configuration, with what every layer's model must have."""
+    """Load the configuration, with what every layer's model must have; else raise UsageError."""
     try:
         found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -88,7 +88,7 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 def _layer(config: dict[str, Any]) -> Converted:
-    """The layer as a spec, or the reason why it is none."""
+    """Convert the layer to a spec; raise UsageError with the reason where it is none of ours."""
     kind = config["model_type"]
     if kind in OTHERS:
         raise UsageError(f"config.json: model_type: {kind} is not converted: {OTHERS[kind]}")
@@ -99,7 +99,7 @@ def _layer(config: dict[str, Any]) -> Converted:
 
 
 def _weights(folder: Path) -> Weights:
-    """All weights of the folder, by name."""
+    """Load all weights of the folder, by name; raise UsageError where there are none to read."""
     parts = sorted(folder.glob("*.safetensors"))
     plain = [] if parts else sorted(folder.glob("pytorch_model*.bin"))
     found: Weights = {}

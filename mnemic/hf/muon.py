@@ -48,23 +48,23 @@ class Both(Optimizer):
         self._share()
 
     def _share(self) -> None:
-        """The groups of the whole are those of the parts, so that a schedule reaches both."""
+        """Make the parts' groups those of the whole, so that a schedule reaches both."""
         self.param_groups = [group for part in self.parts for group in part.param_groups]
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Step both."""
+        """Step both optimizers; no closure is taken."""
         assert closure is None, "a closure would be called twice"
         for part in self.parts:
             part.step()
         return None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return both states."""
+        """Return the states of both optimizers."""
         return {"parts": [part.state_dict() for part in self.parts]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take both states up."""
+        """Load the states of both optimizers."""
         for part, state in zip(self.parts, state_dict["parts"], strict=True):
             part.load_state_dict(state)
         self._share()

@@ -42,7 +42,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(place, Handler)
 
     def request(self, told: dict[str, Any]) -> Request:
-        """Return the request of a body.
+        """Return the request that a completion's options, read from its body, ask for.
 
         Raises:
             UsageError: an option that is unknown or out of range; it names it.
@@ -91,7 +91,7 @@ class Server(ThreadingHTTPServer):
 
 
 def _held(text: str, stop: str) -> int:
-    """How many letters at the end of a text begin a stop."""
+    """Count the letters at the end of a text with which a stop begins."""
     return max((n for n in range(1, len(stop)) if text.endswith(stop[:n])), default=0)
 
 
@@ -138,7 +138,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        """List the model."""
+        """Answer a request for the list of models; any other is an error, 404."""
         if self.path.rstrip("/") != "/v1/models":
             self._refuse(404, f"no {self.path}; served: /v1/models, /v1/completions")
             return
@@ -146,7 +146,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(200, {"object": "list", "data": [model]})
 
     def do_POST(self) -> None:
-        """Complete a text."""
+        """Complete a text, streamed or whole, or answer with an error: 400, 404, 413, 500."""
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > LARGEST:
             self.close_connection = True

@@ -80,7 +80,7 @@ class ShardedTrainer(TextTrainer):
         return self._tied(found) if found else {}
 
     def _tied(self, weights: dict[str, Any]) -> dict[str, Any]:
-        """Weights that are one in the model, as one."""
+        """Return the weights with those that are one in the model as one tensor."""
         sources: dict[str, str] = self.model.all_tied_weights_keys
         return {**weights, **{name: weights[source] for name, source in sources.items()}}
 

@@ -113,14 +113,14 @@ def _hash(text: str) -> int:
 
 
 def _mixed(texts: Sequence[str]) -> list[str]:
-    """The documents in an order of chance that is always the same."""
+    """Return the documents in an order of chance that is always the same."""
     found = list(texts)
     random.Random(0).shuffle(found)
     return found
 
 
 def _cut(texts: Sequence[str]) -> Texts:
-    """The last part of the characters held out."""
+    """Hold the last part of the characters out, cutting a document where it ends within one."""
     left = sum(map(len, texts)) // SHARE + 1
     train = list(texts)
     held: list[str] = []

@@ -39,7 +39,7 @@ def get_tokenizer(told: str, texts: Iterable[str]) -> Any:
 
 
 def _byte_pairs() -> Tokenizer:
-    """Every byte as the token of its number, without merges."""
+    """Make a tokenizer with every byte as the token of its number, without merges."""
     vocabulary = {letter: byte for byte, letter in bytes_to_unicode().items()}
     return _dressed(Tokenizer(models.BPE(vocab=vocabulary, merges=[])))
 
@@ -67,7 +67,7 @@ def _fast(found: Tokenizer) -> Any:
 
 
 def _loaded(place: Path) -> Any:
-    """A tokenizer that was saved; one without an end of documents gets one."""
+    """Load a tokenizer that was saved; one without an end of documents gets one."""
     if place.is_file():
         try:
             return _fast(Tokenizer.from_file(str(place)))

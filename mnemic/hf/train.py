@@ -165,7 +165,7 @@ class TextTrainer(Trainer):
         return found
 
     def _own_rows(self) -> DataLoader[dict[str, Tensor]]:
-        """This process's share of the held-out rows."""
+        """Return this process's share of the held-out rows."""
         own = Share(self.eval_dataset, *self.share)
         return DataLoader(own, self.args.eval_batch_size, collate_fn=self.data_collator)
 
@@ -173,7 +173,7 @@ class TextTrainer(Trainer):
 def _kind(
     model: MnemicForCausalLM, args: TrainingArguments, options: TextOptions
 ) -> type[TextTrainer]:
-    """The trainer that is asked for, for which the model is made ready."""
+    """Return the trainer that is asked for, and make the model ready for it, in place."""
     kind: type[TextTrainer] = TextTrainer
     if options.sequence_parallel > 1:
         from mnemic.hf.cut_rows import CutTrainer, ShardedCutTrainer, cut_rows
@@ -227,7 +227,7 @@ def _identity(model: MnemicForCausalLM, texts: Texts, options: TextOptions) -> d
 
 
 def _prepare(run: Path, existing: Existing, identity: dict[str, Any]) -> None:
-    """Claim the folder, and see to an earlier run in it."""
+    """Claim the folder, resume, clear or refuse an earlier run in it, and write ``run.json``."""
     known = run / "run.json"
     if claim(run, KIND) and known.is_file():
         if existing == "refuse":
@@ -262,7 +262,7 @@ def last_checkpoint(run: Path) -> Path | None:
 
 @contextmanager
 def _explain_memory(run: Path) -> Iterator[None]:
-    """Running out of memory as one message."""
+    """Raise EnvironmentFailed, with one message, where the block runs out of memory."""
     try:
         yield
     except (torch.OutOfMemoryError, MemoryError) as error:

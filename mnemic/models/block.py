@@ -36,13 +36,13 @@ class Block(nn.Module):
         output_state: bool = False,
         mask: Tensor | None = None,
     ) -> tuple[Tensor, State]:
-        """The block on [B, T, dim]: the new stream, and the memory's state or else None."""
+        """Run the block on [B, T, dim]; return the new stream and the memory's state or None."""
         found = self.memory(self.memory_norm(x), state=state, output_state=output_state, mask=mask)
         y, after = found if output_state else (found, None)
         return self._feed(x + y), after
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-        """The block on one token, [B, dim]."""
+        """Run the block on one token, [B, dim]; return the new stream and the memory's state."""
         y_t, state = self.memory.step(self.memory_norm(x_t), state)  # type: ignore[operator]
         return self._feed(x_t + y_t), state
 

@@ -30,7 +30,7 @@ class Batch(Protocol):
 
     @property
     def inputs(self) -> Tensor:
-        """Tokens."""
+        """The tokens to read at each position."""
 
     @property
     def targets(self) -> Tensor:
@@ -46,7 +46,7 @@ class Task(Protocol):
 
     @property
     def options(self) -> Any:
-        """A frozen dataclass."""
+        """The task's options, a frozen dataclass."""
 
     @property
     def vocabulary(self) -> int:
@@ -65,20 +65,20 @@ class Task(Protocol):
         """What else a result must tell."""
 
     def generator(self, seed: int, split: Split) -> torch.Generator:
-        """A stream's source of randomness."""
+        """Return the source of randomness of a split's stream."""
 
     def batch(self, generator: torch.Generator, size: int, split: Split) -> Batch:
-        """The next ``size`` sequences."""
+        """Draw the next ``size`` sequences of a stream."""
 
     @property
     def levels(self) -> Sequence[Any]:
         """Tasks to be trained in turn, the last this one."""
 
     def mastered(self, score: float) -> bool:
-        """Whether a level is learned well enough for the next."""
+        """Return whether a level is learned well enough for the next."""
 
     def decoder(self, dim: int) -> nn.Module | None:
-        """What stands between the stream and the head, if anything."""
+        """Return what stands between the stream and the head, if anything."""
 
     def score(self, logits: Tensor, targets: Tensor) -> float:
-        """A mean over the scored positions of logits [..., V] and targets [...]."""
+        """Return a mean over the scored positions of logits [..., V] and targets [...]."""

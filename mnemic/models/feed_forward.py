@@ -20,7 +20,7 @@ _MULTIPLE = 8
 
 
 def solu(s: Tensor) -> Tensor:
-    """s exp(s), as (16) has it: not the softmax linear unit that divides by Σ exp(s)."""
+    """Compute s exp(s), as (16) has it: not the softmax linear unit that divides by Σ exp(s)."""
     return s * torch.exp(s)
 
 
@@ -55,7 +55,7 @@ class SwiGLU(nn.Module):
         self.w_out = nn.Linear(hidden, dim, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., dim] to [..., dim]."""
+        """Compute y = W_out (silu(W_gate x) ∘ W_in x): [..., dim] to [..., dim]."""
         return self.w_out(F.silu(self.w_gate(x)) * self.w_in(x))  # type: ignore[no-any-return]
 
 
@@ -79,7 +79,7 @@ class KernelFeedForward(nn.Module):
         self.w_out = nn.Linear(hidden, dim, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., dim] to [..., dim]."""
+        """Compute y = W_out κ(W_in x): [..., dim] to [..., dim]."""
         return self.w_out(self.kernel(self.w_in(x)))  # type: ignore[no-any-return]
 
     @property
@@ -111,5 +111,5 @@ def make_feed_forward(
 
 
 def _hidden(dim: int, ratio: float) -> int:
-    """About ratio * dim, rounded up to a multiple of 8."""
+    """Return about ratio * dim, rounded up to a multiple of 8."""
     return _MULTIPLE * -(-round(ratio * dim) // _MULTIPLE)

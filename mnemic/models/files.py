@@ -51,7 +51,7 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def finite(value: Any) -> Any:
-    """The same data with null for infinities and NaN, which JSON lacks."""
+    """Return the same data with null for infinities and NaN, which JSON lacks."""
     match value:
         case Mapping():
             return {str(key): finite(item) for key, item in value.items()}
@@ -63,7 +63,7 @@ def finite(value: Any) -> Any:
 
 
 def claim(folder: Path, kind: str = "training run") -> bool:
-    """Make a folder ours, where it is new or empty; whether it was ours before.
+    """Make a folder ours, where it is new or empty; return whether it was ours before.
 
     Raises:
         UsageError: it is a file, or holds files and mnemic did not write it, or wrote it for

@@ -11,7 +11,7 @@ from types import FrameType
 
 @contextmanager
 def deferred() -> Iterator[Callable[[], None]]:
-    """A function that raises the KeyboardInterrupt of a Ctrl-C pressed since.
+    """Put Ctrl-C off; yield a function that raises its KeyboardInterrupt if it was pressed since.
 
     The second Ctrl-C is not put off. Outside the main thread, which gets no signals, nothing
     is changed.

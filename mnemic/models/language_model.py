@@ -104,7 +104,7 @@ class LanguageModel(nn.Module):
         output_state: bool = False,
         mask: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, ModelState]:
-        """The logits of each next token, by the parallel form.
+        """Compute the logits of each next token, by the parallel form.
 
         Args:
             tokens: [B, T], long.
@@ -126,7 +126,7 @@ class LanguageModel(nn.Module):
         output_state: bool = False,
         mask: Tensor | None = None,
     ) -> tuple[Tensor, ModelState]:
-        """The stream before the head, [B, T, dim], and the state (None for each block if unasked).
+        """Compute the stream before the head, [B, T, dim], and the state (None a block if unasked).
 
         Cheaper than `forward` where few positions need logits.
         """
@@ -138,7 +138,7 @@ class LanguageModel(nn.Module):
         return self.norm(x), tuple(after)
 
     def step(self, tokens: Tensor, state: ModelState | None) -> tuple[Tensor, ModelState]:
-        """The logits after one more token: [B] to [B, vocabulary], and the new state."""
+        """Compute the logits after one more token, [B] to [B, vocabulary], and the new state."""
         x = self.embedding(tokens)
         after = []
         for block, before in zip(self._blocks, self._states(state), strict=True):
@@ -155,7 +155,7 @@ class LanguageModel(nn.Module):
         temperature: float = 0.0,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """The prompt and ``length`` more tokens: prefill by the parallel form, then steps.
+        """Return the prompt and ``length`` more tokens: prefill by the parallel form, then steps.
 
         Args:
             tokens: the prompt, [B, T], long, T at least 1.
@@ -184,21 +184,21 @@ class LanguageModel(nn.Module):
 
 
 def build(options: ModelOptions, make_layer: MakeLayer, seed: int = 0) -> LanguageModel:
-    """A model whose initial parameters follow from the seed alone; torch's own stream is kept."""
+    """Make a model whose initial parameters follow from the seed alone; torch's stream is kept."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return LanguageModel(options, make_layer)
 
 
 def _choose(logits: Tensor, temperature: float, generator: torch.Generator | None) -> Tensor:
-    """[B, vocabulary] to [B, 1]."""
+    """Choose each row's next token: logits [B, vocabulary] to tokens [B, 1]."""
     if temperature == 0:
         return logits.argmax(-1, keepdim=True)
     return torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)
 
 
 def _initialise(model: LanguageModel) -> None:
-    """Draw what is ours: embedding, head, feed-forward."""
+    """Draw the parameters of embedding, head and feed-forward, which are not the memories'."""
     nn.init.normal_(model.embedding.weight, std=model.options.dim**-0.5)
     nn.init.normal_(model.head.weight, std=model.options.dim**-0.5)
     if model.options.tied:

@@ -14,16 +14,16 @@ class Progress(Protocol):
     """
 
     def start(self, steps: int, done: int) -> None:
-        """The run begins: of ``steps`` steps, ``done`` are behind it (0 unless resumed)."""
+        """Hear that the run begins: of ``steps``, ``done`` are behind it (0 unless resumed)."""
 
     def step(self, done: int, loss: float) -> None:
-        """``done`` steps are behind it; the last batch's loss, in nats."""
+        """Hear that ``done`` steps are behind the run, and the last batch's loss, in nats."""
 
     def evaluated(self, point: Point) -> None:
-        """The model was scored on the held-out stream and saved."""
+        """Hear that the model was scored on the held-out stream and saved."""
 
     def end(self, stopped: str) -> None:
-        """The run is over: ``steps``, ``time``, ``target``, or ``interrupted``."""
+        """Hear why the run is over: ``steps``, ``time``, ``target``, or ``interrupted``."""
 
 
 class Silent:

@@ -57,12 +57,12 @@ class Result:
 
 
 def described(task: Task) -> dict[str, Any]:
-    """A task as plain data: name, options, facts."""
+    """Return a task as plain data: name, options, facts."""
     return {"name": task.name, "options": asdict(task.options), "facts": task.facts}
 
 
 def versions() -> dict[str, str]:
-    """What the numbers may depend on besides the options."""
+    """Return what the numbers may depend on besides the options: versions and the machine."""
     try:
         own = version("mnemic")
     except PackageNotFoundError:
@@ -77,5 +77,5 @@ def versions() -> dict[str, str]:
 
 
 def plain(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The caller's metadata as a dictionary; nothing as an empty one."""
+    """Return the caller's metadata as a dictionary; nothing as an empty one."""
     return dict(metadata or {})

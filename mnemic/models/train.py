@@ -112,7 +112,7 @@ class _Run:
         self.began = time.monotonic()
 
     def to_the_end(self) -> Result:
-        """Step until something ends the run."""
+        """Step until something ends the run; return its result."""
         self.progress.start(self.options.steps, self.step)
         try:
             with deferred() as deliver_interrupt:
@@ -132,7 +132,7 @@ class _Run:
         return self.finish(stopped)
 
     def reason_to_stop(self) -> str | None:
-        """Why the run is over, if it is."""
+        """Return why the run is over: ``target``, ``steps`` or ``time``; None where it is not."""
         scored = self.points and self.points[-1].step == self.step
         if scored and self.reached(self.points[-1].score):
             return "target"
@@ -142,7 +142,7 @@ class _Run:
         return "time" if limit is not None and self.seconds() >= limit else None
 
     def advance(self) -> None:
-        """One step of AdamW on one batch."""
+        """Take one step of AdamW on one batch."""
         self.whole = False
         self.model.train()
         batch = self.levels[self.level].batch(self.batches, self.options.batch, "train")
@@ -160,7 +160,7 @@ class _Run:
         self.whole = True
 
     def answers(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Logits [N, vocabulary] and targets [N] of a batch's scored positions alone."""
+        """Return logits [N, vocabulary] and targets [N] of a batch's scored positions alone."""
         inputs, targets = (x.to(self.options.device) for x in (batch.inputs, batch.targets))
         scored = targets != IGNORED
         hidden, _ = self.model.hidden(inputs)
@@ -169,7 +169,7 @@ class _Run:
 
     @torch.no_grad()
     def score(self, task: Task) -> float:
-        """A task's metric on the held-out sequences."""
+        """Return a task's metric on the held-out sequences."""
         self.model.eval()
         generator = task.generator(_TEST_SEED, "test")
         total, count, left = 0.0, 0, self.options.eval_size
@@ -194,7 +194,7 @@ class _Run:
         self.progress.evaluated(self.points[-1])
 
     def go_on(self) -> None:
-        """To the first level that is not mastered yet."""
+        """Move to the first level that is not mastered yet, or the last one."""
         while self.level + 1 < len(self.levels):
             present = self.levels[self.level]
             if not present.mastered(self.score(present)):
@@ -243,7 +243,7 @@ class _Run:
         ).save(self.folder / CHECKPOINT)
 
     def restore(self, saved: Checkpoint) -> None:
-        """Take up where a checkpoint was written."""
+        """Restore the run as a checkpoint has it. Raises UsageError where it is another run's."""
         here = self.identity()
         differing = [key for key in here if saved.identity.get(key) != here[key]]
         if differing:
@@ -259,24 +259,24 @@ class _Run:
         self.level = saved.level
 
     def identity(self) -> dict[str, Any]:
-        """What must be the same to continue a run."""
+        """Return what must be the same to continue a run."""
         shapes = {name: list(p.shape) for name, p in self.model.named_parameters()}
         task, metadata = result.described(self.task), self.metadata
         return {**self.options.identity(), "task": task, "model": shapes, "metadata": metadata}
 
     def reached(self, score: float) -> bool:
-        """Whether a score passes ``stop_at``."""
+        """Return whether a score passes ``stop_at``; False where none is set."""
         target = self.options.stop_at
         if target is None:
             return False
         return score >= target if self.task.higher_is_better else score <= target
 
     def seconds(self) -> float:
-        """Wall time of all parts of the run."""
+        """Return the wall time of all parts of the run, in seconds."""
         return self.seconds_before + time.monotonic() - self.began
 
     def demand_finite(self, **values: float) -> None:
-        """Stop, before anything is spoiled, where a value is NaN or infinite."""
+        """Raise CheckFailed, before anything is spoiled, where a value is NaN or infinite."""
         wrong = [f"{name} is {value}" for name, value in values.items() if not math.isfinite(value)]
         if not wrong:
             return
@@ -306,7 +306,7 @@ def load_weights(model: LanguageModel, run_dir: Path) -> None:
 
 
 def _prepare(folder: Path, existing: Existing) -> None:
-    """Claim the folder; see to an earlier run in it."""
+    """Claim the folder of a run; keep, remove or refuse an earlier run in it."""
     if not claim(folder) or existing == "resume":
         return
     found = [folder / name for name in _OWN_FILES if (folder / name).exists()]
@@ -317,7 +317,7 @@ def _prepare(folder: Path, existing: Existing) -> None:
 
 
 def _optimizer(model: LanguageModel, options: TrainOptions) -> torch.optim.AdamW:
-    """AdamW; weight decay on what has two axes or more."""
+    """Make AdamW, with weight decay on parameters of two axes or more."""
     matrices = [p for p in model.parameters() if p.ndim >= 2]
     vectors = [p for p in model.parameters() if p.ndim < 2]
     groups = [
@@ -329,7 +329,7 @@ def _optimizer(model: LanguageModel, options: TrainOptions) -> torch.optim.AdamW
 
 @contextmanager
 def _threads(count: int) -> Iterator[None]:
-    """torch on that many threads, and back."""
+    """Run torch on that many threads until the end of the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

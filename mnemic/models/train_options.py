@@ -68,19 +68,19 @@ class TrainOptions:
             raise UsageError("\n".join(map(format_issue, issues)))
 
     def rate(self, step: int) -> float:
-        """The learning rate of a step, counted from 0."""
+        """Return the learning rate of a step, counted from 0."""
         if step < self.warmup:
             return self.lr * (step + 1) / self.warmup
         done = (step - self.warmup) / max(1, self.steps - self.warmup)
         return self.lr * (0.55 + 0.45 * math.cos(math.pi * min(1.0, done)))
 
     def identity(self) -> dict[str, Any]:
-        """The options that a resumed run must share with its first part."""
+        """Return the options that a resumed run must share with its first part."""
         return {name: value for name, value in asdict(self).items() if name not in _FREE}
 
 
 def _within(value: float | None, allowed: str) -> bool:
-    """Whether a value is None, or finite and as told."""
+    """Return whether a value is None, or finite and in the allowed range."""
     if value is None:
         return True
     least = 1 if allowed == "at least 1" else 0
