@@ -31,5 +31,5 @@ class Origin:
         return cls.__new__(cls)
 
     def made(self, place: str, name: str, *args: Any) -> Any:
-        """Return what a class of the folder gives for these arguments."""
+        """Call a class of the folder with these arguments, and return what it gives."""
         return self.named(place, name)(*args)

@@ -152,7 +152,7 @@ def digest_of(folder: Path) -> str:
 
 
 def digest_of_files(files: Mapping[str, bytes]) -> str:
-    """Digest code that lies, or would lie, in a folder under these paths."""
+    """Digest code by the paths at which it lies, or would lie, in a folder."""
     found = sha256()
     for name in sorted(name for name in files if name.endswith(".py")):
         found.update(name.encode() + b"\0" + files[name])

@@ -219,7 +219,7 @@ class Plan:
         self.graph.add_edges_from((read, quantity.name) for read in quantity.reads())
 
     def keep(self, names: Collection[str]) -> None:
-        """Leave out every quantity but these."""
+        """Leave out every quantity but those of ``names``."""
         self.order = None
         self.graph.remove_nodes_from([name for name in self.graph if name not in names])
         self.known = {key: name for key, name in self.known.items() if name in names}
@@ -278,7 +278,7 @@ class Plan:
             renamed |= {value: place for place, value in moves.items()}
 
     def _behind(self, ends: set[str], stop: Collection[str] = ()) -> set[str]:
-        """Return these and what they are computed of, but not ``stop`` nor what lies behind it."""
+        """Return ``ends`` and all that they are computed of, without ways through ``stop``."""
         found, ahead = set[str](), list(ends)
         while ahead:
             name = ahead.pop()

@@ -20,7 +20,7 @@ Names = dict[str, str]
 
 
 def build(rule: Rule) -> Plan:
-    """Plan one token."""
+    """Plan one token of the recurrent form."""
     rule = rule if isinstance(rule, Layers) else folded(rule)
     b = Builder(rule, (), slot=("r",) if rule.window > 1 else ())
     b.declare_vectors()

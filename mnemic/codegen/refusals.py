@@ -82,7 +82,7 @@ def _rows_alone(rule: Rule) -> bool:
 
 
 def _link_varies(rule: Rule) -> bool:
-    """Return whether a token takes W_{t−1} = link(A_{t−1}), whose coefficients or t were others.
+    """Return whether a token takes W_{t−1} = link(A_{t−1}) by a link that varies by token.
 
     A memory at a chunk's end is a state, so only reads of W_{t−1} at every token are concerned.
     """

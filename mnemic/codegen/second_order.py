@@ -38,14 +38,14 @@ def _weighed(b: BuilderOf[Moments], name: str, power: Any = 1) -> str:
 
 
 def recurrent(rule: Moments) -> Plan:
-    """Plan one token."""
+    """Plan one token of a second-order rule."""
     return _with_bonus(
         _recurrent_inverse(rule) if rule.solution.inverted else _recurrent_moments(rule)
     )
 
 
 def chunk(rule: Moments) -> Plan:
-    """Plan one chunk."""
+    """Plan one chunk of a second-order rule."""
     return _with_bonus(_chunk_inverse(rule) if rule.solution.inverted else _chunk_moments(rule))
 
 
@@ -249,11 +249,11 @@ class _Token:
     u: str
 
     def second(self, point: str, name: str) -> str:
-        """Plan H x."""
+        """Plan H x, with H the second moment of the keys."""
         return self.b.call(name, ("k",), "recall", self.h, point)
 
     def cross(self, point: str, name: str, equation: str = "") -> str:
-        """Plan U x."""
+        """Plan U x, with U the moment of values and keys."""
         return self.b.call(name, ("v",), "recall", self.u, point, equation=equation)
 
 
@@ -270,11 +270,11 @@ class _Chunk:
     reach: str | None
 
     def second(self, point: str, name: str) -> str:
-        """Plan H_t x_t for every row."""
+        """Plan H_t x_t for every row, with H_t the second moment of the keys."""
         return self._times(point, self.key, self.h, name, "")
 
     def cross(self, point: str, name: str, equation: str = "") -> str:
-        """Plan U_t x_t for every row."""
+        """Plan U_t x_t for every row, with U_t the moment of values and keys."""
         return self._times(point, self.value, self.u, name, equation)
 
     def _times(self, point: str, rows: str, state: str, name: str, equation: str) -> str:

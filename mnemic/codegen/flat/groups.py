@@ -44,7 +44,7 @@ class Part:
 
     @classmethod
     def of(cls, folder: Folder, name: str, statements: list[Statement]) -> "Part":
-        """The part of a module that is reached."""
+        """Make the part of a module that is reached."""
         module = folder.modules[name]
         nodes = [node for s in statements for node in ast.walk(s.node)]
         uses = [use for s in statements for use in folder.uses(module, s)]
@@ -66,7 +66,7 @@ class Part:
 
     @property
     def size(self) -> int:
-        """Lines."""
+        """How many lines it takes in a file."""
         return sum(s.last - s.first + 2 for s in self.statements)
 
 
@@ -89,7 +89,7 @@ class File:
 
     @property
     def size(self) -> int:
-        """Lines."""
+        """How many lines its parts take."""
         return sum(part.size for part in self.parts)
 
     @cached_property
@@ -144,7 +144,7 @@ class File:
         return found
 
     def called(self, part: Part, use: Use) -> str:
-        """What something is called in this file, which has no module as a prefix."""
+        """Return what something is called in this file, which has no module as a prefix."""
         return self._called(part, use, self.bound)
 
     def _called(self, part: Part, use: Use, bound: dict[str, Name]) -> str:
@@ -166,7 +166,7 @@ def _bind(bound: dict[str, Name], name: str, of: Name) -> None:
 
 
 def grouped(files: dict[str, File]) -> dict[str, File]:
-    """Files, by name, with those written into others that every file that imports them needs."""
+    """Write files into others that all their importers need; return the files that are left."""
     tried: set[tuple[str, str]] = set()
     names = {file.parts[0].module.name: name for name, file in files.items() if file.parts}
     while True:
@@ -184,7 +184,7 @@ def grouped(files: dict[str, File]) -> dict[str, File]:
 
 
 def _called_after_most(files: dict[str, File], names: dict[str, str]) -> dict[str, File]:
-    """Files under the name of the longest module in them, where nobody asks for another."""
+    """Name files after the longest module in them, where nobody asks for another name."""
     found = {}
     for name, file in files.items():
         fixed = file.generated or file.facade or name in COMMANDS
@@ -195,7 +195,7 @@ def _called_after_most(files: dict[str, File], names: dict[str, str]) -> dict[st
 
 
 def _moves(files: dict[str, File]) -> Iterator[tuple[str, str]]:
-    """Files, the smallest first, and others that they may be written into.
+    """Yield files, the smallest first, and others that they may be written into.
 
     Where several files import one, it goes into that of them which the others need anyway, so that
     imports never run in a circle.
@@ -221,7 +221,7 @@ def _short(
     files: dict[str, File], needs: dict[str, set[str]], owners: dict[str, set[str]],
     behind: dict[str, set[str]],
 ) -> Iterator[tuple[str, str]]:  # fmt: skip
-    """Files that are short, and others that they import or are imported by, the shortest first.
+    """Yield short files, the shortest first, and others that they import or are imported by.
 
     Not where a third file lies between the two, so that imports would run in a circle.
     """
@@ -237,7 +237,7 @@ def _short(
 
 
 def _behind(name: str, needs: dict[str, set[str]]) -> set[str]:
-    """All that a file imports, others between them."""
+    """Return all that a file imports, others between them."""
     found: set[str] = set()
     todo = [name]
     while todo:
@@ -248,7 +248,7 @@ def _behind(name: str, needs: dict[str, set[str]]) -> set[str]:
 
 
 def _foldable(files: dict[str, File], small: File, large: File) -> bool:
-    """Whether one file may be written into another by its place in the folder and its size."""
+    """Return whether a file may be written into another by its place in the folder and its size."""
     if small.generated or small.facade or large.generated or small.name in COMMANDS:
         return False
     if any(small.modules & file.lazy for file in files.values()):
@@ -257,7 +257,7 @@ def _foldable(files: dict[str, File], small: File, large: File) -> bool:
 
 
 def _joined(small: File, large: File) -> File:
-    """One file, its parts in an order in which each finds what it needs."""
+    """Join two files into one, its parts in an order in which each finds what it needs."""
     parts = {part.module.name: part for part in (*small.parts, *large.parts)}
     ordered: dict[str, Part] = {}
 

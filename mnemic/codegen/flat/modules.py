@@ -83,7 +83,7 @@ class Module:
                 self.imports[bound] = Name(self.resolved(node), alias.name)
 
     def resolved(self, node: ast.ImportFrom) -> str:
-        """The dotted path of what a relative import names."""
+        """Return the dotted path of what a relative import names."""
         parts = self.package.split(".") if self.package else []
         parts = parts[: len(parts) - (node.level - 1)]
         return ".".join([*parts, *([node.module] if node.module else [])])
@@ -108,7 +108,7 @@ def _is_text(node: ast.stmt) -> bool:
 
 
 def _types_only(node: ast.stmt) -> bool:
-    """Whether it is ``if TYPE_CHECKING:``."""
+    """Return whether a statement is ``if TYPE_CHECKING:``."""
     return isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
 
 
@@ -124,7 +124,7 @@ def _defined(node: ast.stmt) -> Iterator[str]:
 
 
 def modules(files: Mapping[str, str]) -> dict[str, Module]:
-    """The modules of a folder's files, by dotted path; the folder itself is the empty one."""
+    """Read modules from a folder's files, by dotted path; the folder itself is the empty one."""
     found = {}
     for path, text in files.items():
         if path.endswith(".py"):

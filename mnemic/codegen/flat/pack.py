@@ -11,7 +11,7 @@ MANY = 8
 
 
 def packed(source: str) -> str:
-    """A module whose functions' parameters stand side by side, if they stood one below another."""
+    """Put parameters of a module's functions side by side, if they stood one below another."""
     text = Text(source)
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef):

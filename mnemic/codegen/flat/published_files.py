@@ -30,7 +30,7 @@ beside a script hides."""
 
 
 def published(files: Mapping[str, str], *, tools: bool = True) -> dict[str, str]:
-    """The files of a compiled folder without what its generated code does not reach.
+    """Return the files of a compiled folder without what its generated code does not reach.
 
     ``tools`` are its commands ``verify`` and ``tune`` and its own test, with what they reach.
     All lie side by side and import each other by ``from .name import …``, as Hugging Face's
@@ -59,12 +59,12 @@ def published(files: Mapping[str, str], *, tools: bool = True) -> dict[str, str]
 
 @lru_cache(maxsize=1)
 def _support(files: frozenset[tuple[str, str]]) -> Folder:
-    """The support package, read once for all specs."""
+    """Read the support package, once for all specs."""
     return Folder(modules(dict(files)))
 
 
 def _api(folder: Folder, own: Iterable[str]) -> list[Name]:
-    """The classes whose methods the folder's users call: of the layer, the rule, its signature."""
+    """List the classes whose methods the folder's users call: layer, rule, signature."""
     found = []
     for module in (folder.modules[name] for name in own):
         made = {}
@@ -83,7 +83,7 @@ def _api(folder: Folder, own: Iterable[str]) -> list[Name]:
 
 
 def _files(parts: dict[str, Part], own: set[str]) -> dict[str, File]:
-    """A file for each part, and those of what facades pass on."""
+    """Make a file for each part, and those of what facades pass on."""
     names = {name: name for name in own}
     found = {}
     for name, part in parts.items():
@@ -99,7 +99,7 @@ def _files(parts: dict[str, Part], own: set[str]) -> dict[str, File]:
 
 
 def _flat_name(name: str, own: set[str]) -> str:
-    """What a module of support is called in the flat folder."""
+    """Return what a module of support is called in the flat folder."""
     flat = name.removeprefix("support.").replace(".", "_")
     flat = TAKEN.get(flat, flat)
     return f"{flat}_support" if flat in own else flat

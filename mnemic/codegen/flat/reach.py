@@ -39,11 +39,11 @@ class Folder:
     """What statements use, by module and line, as far as it has been looked for."""
 
     def with_modules(self, modules: dict[str, Module]) -> "Folder":
-        """The folder with more modules, which its own do not import."""
+        """Return the folder with more modules, which its own do not import."""
         return Folder({**self.modules, **modules}, dict(self.known))
 
     def definition(self, of: Name) -> Name | None:
-        """Where a name is defined, through modules that pass it on; ``None`` outside the folder."""
+        """Find where a name is defined, behind modules that pass it on; ``None`` outside."""
         module = self.modules.get(of.module)
         if module is None or not of.name:
             return of if module is not None else None
@@ -58,7 +58,7 @@ class Folder:
         return next((found for found in passed if found is not None), None)
 
     def uses(self, module: Module, statement: Statement) -> tuple[Use, ...]:
-        """What a statement names of the folder."""
+        """Return what a statement names of the folder."""
         key = (module.name, statement.first)
         if key not in self.known:
             self.known[key] = tuple(self._find_uses(module, statement))
@@ -84,7 +84,7 @@ class Folder:
                     yield Use(node, of, "" if base.module == module.name else base.module, quoted)
 
     def reached(self, roots: Iterable[Name]) -> dict[str, list[Statement]]:
-        """The statements that roots reach, by module, each module's in its order."""
+        """Return the statements that roots reach, by module, each module's in its order."""
         seen: set[Name] = set()
         todo = list(roots)
         while todo:
@@ -109,7 +109,7 @@ class Folder:
 
 
 def imported_within(module: Module, statement: Statement) -> dict[str, Name]:
-    """What a statement imports of the folder inside a function."""
+    """Return what a statement imports of the folder inside a function, by bound name."""
     return {
         alias.asname or alias.name: Name(module.resolved(node), alias.name)
         for node in ast.walk(statement.node)
@@ -119,7 +119,7 @@ def imported_within(module: Module, statement: Statement) -> dict[str, Name]:
 
 
 def _expressions(node: ast.AST) -> Iterator[tuple[ast.AST, bool]]:
-    """All nodes, outer ones first, with those of annotations in quotes, and whether they are."""
+    """Yield all nodes, outer ones first, and whether they are of an annotation in quotes."""
     for inner in ast.walk(node):
         yield inner, False
         for annotation in (getattr(inner, "annotation", None), getattr(inner, "returns", None)):

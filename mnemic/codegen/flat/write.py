@@ -10,7 +10,7 @@ WIDTH = 100
 
 
 def text_of(file: File, place: Mapping[str, str]) -> str:
-    """The text of a file; ``place`` tells in which file each module lies."""
+    """Write the text of a file; ``place`` tells in which file each module lies."""
     body = "".join(_part(file, part, place) for part in file.parts)
     imports = "\n".join(part for part in (_outside(file), _inside(file, place)) if part)
     head = _head(file)
@@ -18,7 +18,7 @@ def text_of(file: File, place: Mapping[str, str]) -> str:
 
 
 def _head(file: File) -> str:
-    """The docstring, that of the module after which the file is called."""
+    """Write the docstring, that of the module after which the file is called."""
     named = _named(file)
     if named is None:
         return DOCSTRINGS[FACADES[file.facade]]
@@ -35,7 +35,7 @@ DOCSTRINGS = {
 
 
 def _outside(file: File) -> str:
-    """The imports of other packages, of which something is used."""
+    """Write the imports of other packages, of which something is used."""
     lines: set[tuple[bool, str, str]] = set()
     grouped: dict[str, set[str]] = {}
     for part in file.parts:
@@ -60,7 +60,7 @@ def _outside(file: File) -> str:
 
 
 def _inside(file: File, place: Mapping[str, str]) -> str:
-    """The imports of other files of the folder, those of types alone last."""
+    """Write the imports of other files of the folder, those of types alone last."""
     whole: set[str] = set()
     named: dict[str, set[str]] = {}
     types: dict[str, set[str]] = {}
@@ -88,7 +88,7 @@ def _inside(file: File, place: Mapping[str, str]) -> str:
 
 
 def _wrapped(start: str, names: list[str]) -> str:
-    """An import on one line, or on as many as it takes."""
+    """Write an import on one line, or on as many as it takes."""
     line = start + ", ".join(names)
     if len(line) <= WIDTH:
         return line
@@ -105,7 +105,7 @@ def _wrapped(start: str, names: list[str]) -> str:
 
 
 def _part(file: File, part: Part, place: Mapping[str, str]) -> str:
-    """What is kept of a module, as it stands there but for names of other modules."""
+    """Write what is kept of a module, as it stands there but for names of other modules."""
     lines = _edited(file, part, place)
     found, before = [], None
     for statement in part.statements:
@@ -116,7 +116,7 @@ def _part(file: File, part: Part, place: Mapping[str, str]) -> str:
 
 
 def _heading(file: File, part: Part) -> str:
-    """What a part is about, where it is not the one that its file is called after."""
+    """Write what a part is about, where it is not the one that its file is called after."""
     told = part.module.docstring.strip().strip('"').partition("\n")[0].rstrip(".")
     if part is _named(file) or not told:
         return ""
@@ -125,7 +125,7 @@ def _heading(file: File, part: Part) -> str:
 
 
 def _named(file: File) -> Part | None:
-    """The part after which a file is called; a facade has none."""
+    """Return the part after which a file is called; a facade has none."""
     if file.facade:
         return None
     own = (part for part in file.parts if part.module.name.endswith(file.name))
@@ -133,7 +133,7 @@ def _named(file: File) -> Part | None:
 
 
 def _gap(before: Statement | None, statement: Statement) -> int:
-    """Blank lines before a statement: two around functions and classes."""
+    """Return how many blank lines precede a statement: two around functions and classes."""
     if before is None or statement.definition or before.definition:
         return 2
     if before.last == statement.first:
@@ -142,7 +142,7 @@ def _gap(before: Statement | None, statement: Statement) -> int:
 
 
 def _edited(file: File, part: Part, place: Mapping[str, str]) -> list[str]:
-    """The lines of a module, with names as the file has them and imports within functions flat."""
+    """Return a module's lines, with names as the file has them and imports in functions flat."""
     edits: list[tuple[int, int, int, str]] = []
     for use in part.uses:
         if use.quoted or use.of.module in part.lazy or not use.of.name:
@@ -161,7 +161,7 @@ def _edited(file: File, part: Part, place: Mapping[str, str]) -> list[str]:
 
 
 def _span(node: ast.AST) -> tuple[int, int, int]:
-    """The line of a node, and its bytes there."""
+    """Return the line of a node, and where in it the node's bytes begin and end."""
     assert node.lineno == node.end_lineno  # type: ignore[attr-defined]
     return node.lineno - 1, node.col_offset, node.end_col_offset  # type: ignore[attr-defined]
 
@@ -169,7 +169,7 @@ def _span(node: ast.AST) -> tuple[int, int, int]:
 def _flat_imports(
     part: Part, statement: Statement, place: Mapping[str, str]
 ) -> Iterator[tuple[int, int, int, str]]:
-    """Imports of the folder within functions, from the files in which things now lie."""
+    """Yield changes by which functions import from the files in which things now lie."""
     for node in ast.walk(statement.node):
         if not isinstance(node, ast.ImportFrom) or not node.level:
             continue

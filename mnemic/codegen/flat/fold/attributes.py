@@ -23,11 +23,11 @@ class Evaluator(Calls):
         self.given: dict[Name, dict[str, list[Given]]] = {}
 
     def declares(self, of: Name, frame: Frame) -> bool:
-        """Whether a call in a frame makes one of the instances that are told apart."""
+        """Return whether a call of a class in a frame makes an instance that is told apart."""
         return of in self.made and frame.module.name in self.own
 
     def instance(self, of: Name, node: ast.Call, frame: Frame) -> Made:
-        """What a call of a dataclass makes."""
+        """Return what a call of a dataclass makes."""
         defaults, fields = self._fields(of)
         found: dict[str, Value | None] = dict(defaults)
         if any(isinstance(x, ast.Starred) for x in node.args) or None in (
@@ -40,7 +40,7 @@ class Evaluator(Calls):
         return Made(of, {n: _keep_value(v) for n, v in found.items()})
 
     def _fields(self, of: Name) -> tuple[dict[str, Value | None], list[str]]:
-        """The fields of a dataclass, with what they are where nothing is said."""
+        """Return the fields of a dataclass, with what they are where nothing is said."""
         defaults: dict[str, Value | None] = {}
         for found in reversed(list(self.classes.line(of))):
             for name in found.annotated:
@@ -50,7 +50,7 @@ class Evaluator(Calls):
         return defaults, list(defaults)
 
     def member(self, base: Value | None, name: str, depth: int) -> Value | None:
-        """What is known of an attribute."""
+        """Return what is known of an attribute."""
         if isinstance(base, Made) and name in base.fields:
             return None if name in self.changed else base.fields[name]
         if not isinstance(base, Kind | Made) or depth >= DEEPEST:
@@ -91,20 +91,20 @@ class Evaluator(Calls):
         return None
 
     def _held(self, of: Name, name: str, depth: int) -> Value | None:
-        """What a generated class holds under a name, itself or behind what it inherits from."""
+        """Return what a generated class holds under a name, of its own or inherited."""
         found = self.classes.owner(of, name)
         if found is None or name not in found.held or found.dataclass:
             return None
         return _keep_value(self.value(found.held[name], Frame(found.module, depth=depth + 1)))
 
     def only_one(self, of: Name, name: str) -> Class | None:
-        """The class that defines an attribute, where no subclass defines another."""
+        """Return the class that defines an attribute, where no subclass defines another."""
         found = self.classes.owner(of, name)
         below = [self.classes.owner(n, name) for n in self.classes.subclasses(of)]
         return found if all(x is found for x in below) else None
 
     def _of_instance(self, of: Name, name: str, depth: int) -> Value | None:
-        """What instances are given when they are made, once and nowhere else."""
+        """Return what instances are given when they are made, once and nowhere else."""
         if name in self.changed:
             return None
         classes = {x.name: x for n in self.classes.subclasses(of) for x in self.classes.line(n)}
@@ -126,7 +126,7 @@ Given = tuple[Class, Function, ast.expr] | None
 
 
 def _given(found: Class) -> dict[str, list[Given]]:
-    """What the methods of a class bind attributes to."""
+    """Collect what the methods of a class bind attributes to."""
     told: dict[str, list[Given]] = {}
     for function in found.functions.values():
         followed: set[int] = set()
@@ -146,7 +146,7 @@ def _given(found: Class) -> dict[str, list[Given]]:
 
 
 def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.Attribute, ast.expr | None]]:
-    """The attributes that an assignment binds, and to what."""
+    """Yield the attributes that an assignment binds, and to what."""
     if isinstance(target, ast.Attribute):
         yield target, value
     elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
@@ -157,7 +157,7 @@ def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.Attribute, a
 
 
 def _own(function: Function, place: ast.Attribute, value: ast.expr) -> bool:
-    """Whether it is bound on ``self``, to what no local name stands for."""
+    """Return whether an attribute is bound on ``self``, to what no local name stands for."""
     if not isinstance(place.value, ast.Name) or place.value.id != parameters(function)[0]:
         return False
     stored, _ = bindings(function)
@@ -165,5 +165,5 @@ def _own(function: Function, place: ast.Attribute, value: ast.expr) -> bool:
 
 
 def _keep_value(value: Value | None) -> Value | None:
-    """What a field or an attribute holds, which nobody changes."""
+    """Return what a field or an attribute holds, which nobody changes: no ``Fresh`` items."""
     return Items(value.items) if isinstance(value, Fresh) else value

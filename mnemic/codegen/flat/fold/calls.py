@@ -48,15 +48,15 @@ class Calls(Expressions):
         self.calls: dict[Hashable, Value | None] = {}
 
     def declares(self, of: Name, frame: Frame) -> bool:
-        """Whether a call in a frame makes one of the instances that are told apart."""
+        """Return whether a call of a class in a frame makes an instance that is told apart."""
         raise NotImplementedError
 
     def instance(self, of: Name, node: ast.Call, frame: Frame) -> Made:
-        """What a call of a dataclass makes."""
+        """Return what a call of a dataclass makes."""
         raise NotImplementedError
 
     def only_one(self, of: Name, name: str) -> Class | None:
-        """The class that defines an attribute, where no subclass defines another."""
+        """Return the class that defines an attribute, where no subclass defines another."""
         raise NotImplementedError
 
     def call(self, node: ast.Call, frame: Frame) -> Value | None:
@@ -77,7 +77,7 @@ class Calls(Expressions):
         return isinstance(node.value, ast.Name) and node.value.id in frame.names
 
     def _python(self, node: ast.Call, frame: Frame) -> Value | None:
-        """A call of one of Python's own functions."""
+        """Evaluate a call of one of Python's own functions."""
         assert isinstance(node.func, ast.Name)
         name = node.func.id
         if node.keywords or any(isinstance(x, ast.Starred) for x in node.args):
@@ -97,7 +97,7 @@ class Calls(Expressions):
         return None
 
     def _every(self, value: Value | None, *, stops: bool) -> Value | None:
-        """``any`` (which stops at what is true) and ``all`` of some items."""
+        """Evaluate ``any`` (which stops at what is true) or ``all`` of some items."""
         items = self.items(value)
         if items is None:
             return None
@@ -108,7 +108,7 @@ class Calls(Expressions):
         return Constant(not stops) if all(x is (not stops) for x in found) else None
 
     def _of_folder(self, of: Name, node: ast.Call, frame: Frame) -> Value | None:
-        """A call of a function or a class of the folder."""
+        """Evaluate a call of a function or a class of the folder."""
         if of in self.classes.known:
             return self.instance(of, node, frame) if self.declares(of, frame) else Kind(of)
         module = self.classes.folder.modules[of.module]
@@ -140,7 +140,7 @@ class Calls(Expressions):
         return self._called(definition, found.module, node, frame, (base,))
 
     def function(self, node: ast.Call, frame: Frame) -> tuple[Function, list[str]] | None:
-        """The function of the folder that a call runs, and its parameters but ``self``."""
+        """Return the function of the folder that a call runs, and its parameters but ``self``."""
         if isinstance(node.func, ast.Attribute) and not self._of_module(node.func, frame):
             base = self.value(node.func.value, frame)
             if not isinstance(base, Kind | Made):
@@ -162,7 +162,7 @@ class Calls(Expressions):
         return None
 
     def module_of(self, node: ast.Call, frame: Frame) -> Module:
-        """The module of the function that a call runs, where ``function`` tells it."""
+        """Return the module of the function that a call runs, where ``function`` tells it."""
         if isinstance(node.func, ast.Attribute) and not self._of_module(node.func, frame):
             base = self.value(node.func.value, frame)
             assert isinstance(base, Kind | Made)
@@ -174,7 +174,7 @@ class Calls(Expressions):
         return self.classes.folder.modules[of.module]
 
     def _of_module(self, node: ast.Attribute, frame: Frame) -> bool:
-        """Whether it is what a module of the folder defines."""
+        """Return whether an attribute is what a module of the folder defines."""
         of = self.classes.resolved(frame.module, node)
         return of is not None and not self._local(node, frame)
 
@@ -182,7 +182,7 @@ class Calls(Expressions):
         self, function: Function, module: Module, node: ast.Call, frame: Frame,
         before: tuple[Value, ...],
     ) -> Value | None:  # fmt: skip
-        """What a function of the folder returns."""
+        """Evaluate what a function of the folder returns to a call."""
         names = parameters(function)
         bound: dict[str, Value | None] = {}
         if any(isinstance(x, ast.Starred) for x in node.args) or None in (
@@ -202,14 +202,14 @@ class Calls(Expressions):
         return self.calls[key]
 
     def arguments(self, function: Function, module: Module) -> dict[str, Value | None]:
-        """What annotations tell of a function's parameters."""
+        """Return what annotations tell of a function's parameters."""
         told = function.args
         every = [*told.posonlyargs, *told.args, *told.kwonlyargs]
         found = {a.arg: self.annotation(a.annotation, module) for a in every}
         return found | {a.arg: None for a in (told.vararg, told.kwarg) if a is not None}
 
     def annotation(self, node: ast.expr | None, module: Module) -> Value | None:
-        """What an annotation tells of a value."""
+        """Return what an annotation tells of a value."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             node = parsed(node.value)
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
@@ -223,7 +223,7 @@ class Calls(Expressions):
         return Kind(self.classes.behind(of)) if of in self.classes.known else None
 
     def returned(self, function: Function, frame: Frame) -> Value | None:
-        """What a function's body returns: of all ways through it."""
+        """Return what is known of a function's result, over all ways through its body."""
         told = self.annotation(function.returns, frame.module)
         if frame.depth >= DEEPEST or generates(function):
             return None
@@ -239,7 +239,7 @@ class Calls(Expressions):
         self, body: list[ast.stmt], names: dict[str, Value | None], frame: Frame,
         ends: list[Value | None],
     ) -> bool:  # fmt: skip
-        """Whether a body is gone through to its end; what it returns is put into ``ends``."""
+        """Return whether a body is gone through to its end; put what it returns into ``ends``."""
         for node in body:
             place = replace(frame, names=names)
             match node:
@@ -280,7 +280,7 @@ class Calls(Expressions):
         self, node: ast.stmt, names: dict[str, Value | None], frame: Frame,
         ends: list[Value | None],
     ) -> None:  # fmt: skip
-        """A statement that is not followed: what it binds and returns is not known."""
+        """Make unknown what a statement that is not followed binds and returns."""
         bound, returns = bindings(node)
         names |= dict.fromkeys(bound)
         ends += [None] * returns

@@ -50,7 +50,7 @@ class Class:
         return any(isinstance(b, ast.Name) and b.id == "Protocol" for b in self.node.bases)
 
     def is_property(self, name: str) -> bool:
-        """Whether a function is called by being read."""
+        """Return whether a function is called by being read."""
         decorators = self.functions[name].decorator_list
         words = {d.id for d in decorators if isinstance(d, ast.Name)}
         return bool(words & {"property", "cached_property"})
@@ -88,7 +88,7 @@ class Classes:
         )
 
     def resolved(self, module: Module, node: ast.expr) -> Name | None:
-        """What a name, or a module's attribute, at the top of a module stands for."""
+        """Return what a name, or a module's attribute, at the top of a module stands for."""
         if isinstance(node, ast.Attribute):
             base = self.resolved(module, node.value)
             if base is None or base.name:
@@ -103,7 +103,7 @@ class Classes:
         return None
 
     def behind(self, name: Name) -> Name:
-        """The one class that has all that a protocol asks for; any other class as it is."""
+        """Return the one class that has all that a protocol asks for; any other class as it is."""
         found = self.known[name]
         if not found.protocol:
             return name
@@ -113,13 +113,13 @@ class Classes:
         return having[0] if asked and len(having) == 1 else name
 
     def members(self, name: Name) -> set[str]:
-        """What the instances of a class have, itself or inherited."""
+        """Return the names that instances of a class have, its own or inherited."""
         return {
             n for x in self.line(name) for n in (*x.functions, *x.annotated, *x.held)
         }  # fmt: skip
 
     def line(self, name: Name) -> Iterator[Class]:
-        """A class and what it inherits from, nearest first."""
+        """Yield a class and what it inherits from, nearest first."""
         found = self.known.get(name)
         if found is None:
             return
@@ -128,13 +128,13 @@ class Classes:
             yield from self.line(base)
 
     def subclasses(self, name: Name) -> Iterator[Name]:
-        """A class and all that inherit from it."""
+        """Yield a class and all that inherit from it."""
         yield name
         for below in self.below.get(name, ()):
             yield from self.subclasses(below)
 
     def owner(self, name: Name, attribute: str) -> Class | None:
-        """The class that defines an attribute of another's instances in its body."""
+        """Return the nearest class in a class's line that defines an attribute, or ``None``."""
         for found in self.line(name):
             if attribute in found.functions or attribute in found.held:
                 return found

@@ -12,7 +12,7 @@ from mnemic.codegen.flat.reach import Folder
 
 
 def evaluator(folder: Folder, own: set[str]) -> Evaluator:
-    """What evaluates a folder's expressions, all instances of declared classes looked up."""
+    """Make what evaluates a folder's expressions, all instances of declared classes looked up."""
     classes = Classes(folder)
     found = Evaluator(classes, own)
     calls = list(_calls(classes))
@@ -29,7 +29,7 @@ def evaluator(folder: Folder, own: set[str]) -> Evaluator:
 
 
 def _calls(classes: Classes) -> Iterator[tuple[Module, Name, ast.Call, set[str]]]:
-    """Every call of a dataclass: its module, the class, and the names that are bound around it."""
+    """Yield every call of a dataclass: module, class, call, and the names bound around it."""
     for module in classes.folder.modules.values():
         for statement in module.statements:
             for node in _made(statement.node):
@@ -42,13 +42,13 @@ def _calls(classes: Classes) -> Iterator[tuple[Module, Name, ast.Call, set[str]]
 
 @lru_cache(maxsize=8192)
 def _made(statement: ast.stmt) -> tuple[ast.Call, ...]:
-    """The calls in a statement."""
+    """Return the calls in a statement."""
     return tuple(n for n in ast.walk(statement) if isinstance(n, ast.Call))
 
 
 @lru_cache(maxsize=8192)
 def _bound(statement: ast.stmt) -> set[str]:
-    """Names that functions and comprehensions in a statement bind."""
+    """Return the names that functions and comprehensions in a statement bind."""
     found = {n.arg for n in ast.walk(statement) if isinstance(n, ast.arg)}
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
         found |= {
@@ -59,7 +59,7 @@ def _bound(statement: ast.stmt) -> set[str]:
 
 
 def _replaced(folder: Folder) -> Iterator[str]:
-    """The fields of which copies have others."""
+    """Yield the fields that ``replace`` changes in copies."""
     for module in folder.modules.values():
         for statement in module.statements:
             for node in _made(statement.node):
@@ -68,7 +68,7 @@ def _replaced(folder: Folder) -> Iterator[str]:
 
 
 def _set(folder: Folder) -> Iterator[str]:
-    """The attributes that are bound from outside, on anything but ``self``."""
+    """Yield the attributes that are bound from outside, on anything but ``self``."""
     for module in folder.modules.values():
         for statement in module.statements:
             yield from _set_in(statement.node)

@@ -21,18 +21,18 @@ class Text:
             self.starts.append(self.starts[-1] + len(line))
 
     def span(self, node: ast.AST) -> tuple[int, int]:
-        """The bytes of an expression, or of a statement from its first word on."""
+        """Return where an expression, or a statement without decorators, begins and ends."""
         first: int = self.starts[node.lineno - 1] + node.col_offset  # type: ignore[attr-defined]
         end: int = self.starts[node.end_lineno - 1] + node.end_col_offset  # type: ignore[attr-defined]
         return first, end
 
     def of(self, node: ast.AST) -> bytes:
-        """The text of an expression."""
+        """Return the text of an expression."""
         first, end = self.span(node)
         return self.raw[first:end]
 
     def first_line(self, node: ast.stmt) -> int:
-        """The first line of a statement, decorators and the comments right before it included."""
+        """Return a statement's first line, decorators and comments right before it included."""
         decorators = getattr(node, "decorator_list", ())
         line: int = min([node.lineno, *(d.lineno for d in decorators)]) - 1
         while line and self.lines[line - 1].lstrip().startswith(b"#"):
@@ -52,7 +52,7 @@ class Text:
         self.edits.append((first, self.starts[node.end_lineno], b""))
 
     def block(self, nodes: list[ast.stmt], column: int) -> bytes:
-        """The lines of a block's statements, moved to a column."""
+        """Return the lines of a block's statements, moved to a column."""
         last = nodes[-1].end_lineno
         assert last is not None
         move = nodes[0].col_offset - column
@@ -60,7 +60,7 @@ class Text:
         return b"".join(line[move:] if line[:move].isspace() else line for line in lines)
 
     def changed(self) -> str:
-        """The text with all changes; of two that meet the one that begins first, and is wider."""
+        """Return the text with all changes; of two that overlap the earlier, or wider, one."""
         found, at = [], 0
         for first, end, text in sorted(self.edits, key=lambda e: (e[0], -e[1])):
             if first >= at:

@@ -41,22 +41,22 @@ class Expressions:
         self.globals: dict[Name, Value | None] = {}
 
     def call(self, node: ast.Call, frame: Frame) -> Value | None:
-        """What is known of a call's result."""
+        """Return what is known of a call's result."""
         raise NotImplementedError
 
     def member(self, base: Value | None, name: str, depth: int) -> Value | None:
-        """What is known of an attribute."""
+        """Return what is known of an attribute."""
         raise NotImplementedError
 
     def value(self, node: ast.expr, frame: Frame) -> Value | None:
-        """What is known of an expression's value."""
+        """Return what is known of an expression's value."""
         if isinstance(node, ast.Call):
             return self.call(node, frame)
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
         return None if method is None else method(node, frame)
 
     def truth(self, node: ast.expr, frame: Frame) -> bool | None:
-        """Whether it counts as true, where that is known."""
+        """Return whether an expression counts as true, where that is known."""
         return truth(self.value(node, frame))
 
     def _constant(self, node: ast.Constant, frame: Frame) -> Value:
@@ -75,7 +75,7 @@ class Expressions:
         return None if of is None or not of.name else self._defined(of)
 
     def _defined(self, of: Name) -> Value | None:
-        """What a module defines at its top: a function, a class, or a declared instance."""
+        """Evaluate what a module defines at its top: function, class, or declared instance."""
         module = self.classes.folder.modules[of.module]
         found = [s.node for s in module.statements if of.name in s.defined]
         if len(found) != 1:
@@ -166,7 +166,7 @@ class Expressions:
 
     @staticmethod
     def _same(left: Value | None, right: Value | None, same: bool) -> Value | None:
-        """Whether one of two values is the other; known where one is ``None``."""
+        """Return whether one of two values is the other; known where one is ``None``."""
         found = [is_none(left), is_none(right)]
         if None in found or not any(found):
             return None
@@ -204,7 +204,7 @@ class Expressions:
     def _generated(
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, frame: Frame
     ) -> Value | None:
-        """The items of a comprehension: a tuple of them, or each of an unknown number."""
+        """Evaluate a comprehension: to a tuple of items, or to each of an unknown number."""
         frames = self._turns(node.generators, frame)
         if frames is None:
             return Each(None)
@@ -215,14 +215,14 @@ class Expressions:
         return Each(joined(items))
 
     def empty(self, generators: list[ast.comprehension], frame: Frame) -> bool:
-        """Whether a comprehension has no turn."""
+        """Return whether a comprehension has no turn."""
         frames = self._turns(generators, frame)
         return frames is not None and not frames[1]
 
     def _turns(
         self, generators: list[ast.comprehension], frame: Frame
     ) -> tuple[bool, list[Frame]] | None:
-        """A frame for each turn, and whether there are just these."""
+        """Return whether a comprehension's turns are certain, and their frames, or ``None``."""
         certain, places = True, [frame]
         for generator in generators:
             inner = []
@@ -244,7 +244,7 @@ class Expressions:
 
     @staticmethod
     def items(value: Value | None) -> tuple[bool, tuple[Value | None, ...]] | None:
-        """What a loop goes through, and whether its turns are just these."""
+        """Return whether a loop's turns are certain, and what they go through; else ``None``."""
         match value:
             case Items(items):
                 return True, items
@@ -255,7 +255,7 @@ class Expressions:
         return None
 
     def bound(self, target: ast.expr, value: Value | None) -> dict[str, Value | None]:
-        """The names that an assignment binds."""
+        """Return what the names that an assignment binds stand for."""
         if isinstance(target, ast.Name):
             return {target.id: None if isinstance(value, Fresh) else value}
         if isinstance(target, ast.Tuple | ast.List):

@@ -23,19 +23,19 @@ class Frame:
     depth: int = 0
 
     def with_names(self, names: Mapping[str, Value | None]) -> "Frame":
-        """The same place with more names."""
+        """Return the same place with more names."""
         return replace(self, names={**self.names, **names})
 
 
 def parameters(function: Function) -> list[str]:
-    """The names of a function's parameters, those by keyword last."""
+    """Return the names of a function's parameters, those by keyword last."""
     told = function.args
     return [a.arg for a in (*told.posonlyargs, *told.args, *told.kwonlyargs)]
 
 
 @lru_cache(maxsize=8192)
 def bindings(node: ast.stmt) -> tuple[frozenset[str], int]:
-    """The names that a statement binds, and how many returns it has."""
+    """Return the names that a statement binds, and how many returns it has."""
     names, returns = set(), 0
     for inner in ast.walk(node):
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
@@ -48,11 +48,11 @@ def bindings(node: ast.stmt) -> tuple[frozenset[str], int]:
 
 @lru_cache(maxsize=8192)
 def generates(function: Function) -> bool:
-    """Whether a function yields."""
+    """Return whether a function yields."""
     return any(isinstance(n, ast.Yield | ast.YieldFrom) for n in ast.walk(function))
 
 
 @lru_cache(maxsize=8192)
 def parsed(text: str) -> ast.expr:
-    """An annotation in quotes."""
+    """Parse an annotation in quotes."""
     return ast.parse(text, mode="eval").body

@@ -16,7 +16,7 @@ ROUNDS = 12
 
 
 def folded(folder: Folder, roots: Iterable[Name], own: set[str], api: Iterable[Name]) -> Folder:
-    """The folder with what roots reach alone, and of that what can happen.
+    """Return the folder with what roots reach alone, and of that what can happen.
 
     Tests whose outcome follows from what the modules ``own`` declare are written as their outcome,
     until nothing changes any more; ``api`` names what the folder's users see.
@@ -36,13 +36,13 @@ def folded(folder: Folder, roots: Iterable[Name], own: set[str], api: Iterable[N
 
 
 def _imports_of(module: Module) -> set[str]:
-    """The modules that a module names, and their packages' members."""
+    """Return the modules that a module names, and their packages' members."""
     found = {of.module for of in module.imports.values()}
     return found | {f"{of.module}.{of.name}" for of in module.imports.values()}
 
 
 def _reached(folder: Folder, roots: list[Name]) -> Folder:
-    """The statements that roots reach alone, with the modules' imports."""
+    """Keep the statements that roots reach alone, with the modules' imports."""
     kept = folder.reached(roots)
     texts = {}
     for name, statements in kept.items():
@@ -59,7 +59,7 @@ def _reached(folder: Folder, roots: list[Name]) -> Folder:
 
 
 def _again(folder: Folder, texts: dict[str, str]) -> Folder:
-    """A folder of these texts; modules that did not change are not read again."""
+    """Make a folder of texts by module; modules that did not change are not read again."""
     found = {}
     for name, text in texts.items():
         old = folder.modules[name]
@@ -75,7 +75,7 @@ def _again(folder: Folder, texts: dict[str, str]) -> Folder:
 
 
 def _imports(module: Module) -> str:
-    """The imports of a module of which nothing else is kept."""
+    """Write the imports of a module of which nothing else is kept."""
     nodes = [n for n in module.tree.body if isinstance(n, ast.Import | ast.ImportFrom)]
     return "".join(ast.unparse(n) + "\n" for n in nodes)
 

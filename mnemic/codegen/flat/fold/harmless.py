@@ -17,7 +17,7 @@ HARMLESS = frozenset((
 def harmless(
     node: ast.expr, evaluator: Evaluator | None = None, frame: Frame | None = None
 ) -> bool:
-    """Whether it makes no difference if an expression is not evaluated."""
+    """Return whether it makes no difference if an expression is not evaluated."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.NamedExpr | ast.Await | ast.Yield):
             return False
@@ -34,7 +34,7 @@ def harmless(
 
 
 def _effectless(call: ast.Call, evaluator: Evaluator, frame: Frame, depth: int) -> bool:
-    """Whether a function of the folder only computes what it returns."""
+    """Return whether a function of the folder only computes what it returns."""
     found = evaluator.function(call, frame)
     if found is None or not depth:
         return False
@@ -57,13 +57,13 @@ def _effectless(call: ast.Call, evaluator: Evaluator, frame: Frame, depth: int) 
 
 
 def imported(node: ast.ImportFrom) -> set[str]:
-    """What an import binds."""
+    """Return the names that an import binds."""
     return {a.asname or a.name for a in node.names}
 
 
 @lru_cache(maxsize=4096)
 def read(within: ast.AST) -> frozenset[str]:
-    """The names that a function reads or takes away."""
+    """Return the names that a function reads or takes away."""
     return frozenset(
         n.id for n in ast.walk(within)
         if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Store)
@@ -71,7 +71,7 @@ def read(within: ast.AST) -> frozenset[str]:
 
 
 def only_read(target: ast.expr, within: ast.AST) -> bool:
-    """Whether a name is only asked what it holds, so that nobody puts anything into it."""
+    """Return whether a name is only asked what it holds, so that nobody puts anything into it."""
     if not isinstance(target, ast.Name):
         return False
     reads: set[int] = set()
@@ -101,7 +101,7 @@ def only_read(target: ast.expr, within: ast.AST) -> bool:
 
 
 def _lines(function: ast.FunctionDef) -> list[ast.stmt]:
-    """A function's statements, its docstring aside."""
+    """Return a function's statements, its docstring aside."""
     return [
         x for x in function.body
         if not (isinstance(x, ast.Expr) and isinstance(x.value, ast.Constant))
@@ -109,7 +109,7 @@ def _lines(function: ast.FunctionDef) -> list[ast.stmt]:
 
 
 def gives_back(function: ast.FunctionDef) -> str | None:
-    """The parameter that a function returns as it is."""
+    """Return the name whose value is all that a function returns, or ``None``."""
     match _lines(function):
         case [ast.Return(value=ast.Name(id=name))]:
             return name
@@ -117,7 +117,7 @@ def gives_back(function: ast.FunctionDef) -> str | None:
 
 
 def does_nothing(function: ast.FunctionDef) -> bool:
-    """Whether a function ends at once."""
+    """Return whether a function ends at once."""
     match _lines(function):
         case [] | [ast.Return(value=None)] | [ast.Pass()]:
             return True

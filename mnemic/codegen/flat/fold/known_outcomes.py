@@ -33,7 +33,7 @@ class Folding(Outcomes):
         """Statements that are all that there is in their block."""
 
     def run(self) -> str:
-        """The module's text with what is known written out."""
+        """Return the module's text with what is known written out."""
         for statement in self.module.statements:
             node = statement.node
             if isinstance(node, ast.FunctionDef):
@@ -69,7 +69,7 @@ class Folding(Outcomes):
     def _still(
         self, name: str, kind: Value | None, function: ast.FunctionDef, frame: Frame
     ) -> Value | None:
-        """The class of a parameter that a function binds again, to instances of the same."""
+        """Return the class of a parameter bound again to its instances alone, or ``None``."""
         found = [kind]
         for node in ast.walk(function):
             match node:
@@ -93,7 +93,7 @@ class Folding(Outcomes):
         return frame
 
     def _ends(self, node: ast.stmt, frame: Frame) -> bool:
-        """Whether nothing behind a statement is reached."""
+        """Return whether nothing behind a statement is reached."""
         if isinstance(node, ENDS):
             return True
         if not isinstance(node, ast.If):
@@ -105,7 +105,7 @@ class Folding(Outcomes):
     # -- statements -------------------------------------------------------------------------
 
     def _statement(self, node: ast.stmt, frame: Frame, once: set[str], within: ast.AST) -> Frame:
-        """Go through a statement; the names behind it."""
+        """Go through a statement; return the frame behind it."""
         if self._needless(node, frame, within):
             self._removed(node)
             return frame
@@ -131,7 +131,7 @@ class Folding(Outcomes):
         return frame
 
     def _needless(self, node: ast.stmt, frame: Frame, within: ast.AST) -> bool:
-        """Whether nothing is missing without a statement."""
+        """Return whether nothing is missing without a statement."""
         match node:
             case ast.Assert(test=test):
                 return self.known(test, frame)
@@ -159,7 +159,7 @@ class Folding(Outcomes):
         return self._block(node.body, frame, once, within)
 
     def _idle(self, call: ast.Call, frame: Frame) -> bool:
-        """Whether a call does nothing, and nobody reads what it returns."""
+        """Return whether a call whose result nobody reads does nothing."""
         found = self.evaluator.function(call, frame)
         rest = [*call.args, *(k.value for k in call.keywords)]
         return (
@@ -168,7 +168,7 @@ class Folding(Outcomes):
         )  # fmt: skip
 
     def _nothing(self, value: ast.expr, frame: Frame) -> bool:
-        """Whether an empty list or mapping is added."""
+        """Return whether an empty list or mapping is added."""
         found = self.evaluator.value(value, frame)
         return isinstance(found, Items) and not found.items and self.harmless(value, frame)
 
@@ -186,7 +186,7 @@ class Folding(Outcomes):
         return frame.with_names(_either(left.names, right.names))
 
     def _assigned(self, body: list[ast.stmt], frame: Frame, once: set[str]) -> Frame:
-        """What a block that stays binds; it is gone through in the next round."""
+        """Return the frame behind a block that stays; the next round goes through the block."""
         for node in body:
             if isinstance(node, ast.Assign) and len(node.targets) == 1:
                 value = self.evaluator.value(node.value, frame)
@@ -207,7 +207,7 @@ class Folding(Outcomes):
         return self._block(node.body, frame, once, within)
 
     def _removed(self, node: ast.stmt) -> None:
-        """Take a statement out; ``pass`` where its block would be empty stands until the next."""
+        """Take a statement out; ``pass`` stands in a block left empty until the next round."""
         if self._alone(node):
             column = node.col_offset
             first, last = self.text.first_line(node), node.end_lineno
@@ -220,7 +220,7 @@ class Folding(Outcomes):
             self.text.remove(node)
 
     def _alone(self, node: ast.stmt) -> bool:
-        """Whether a statement is all that there is in its block."""
+        """Return whether a statement is all that there is in its block."""
         return id(node) in self.alone and not self._elif(node)
 
     def _elif(self, node: ast.stmt) -> bool:
@@ -228,7 +228,7 @@ class Folding(Outcomes):
         return self.text.raw[first : first + 4] == b"elif"
 
     def _taken(self, node: ast.If, test: bool) -> None:
-        """One way of a statement, in its place."""
+        """Write the way that an ``if`` takes, in its place."""
         column = node.col_offset
         if test and self._elif(node):
             self._cut(node, b" " * column + b"else:\n" + self.text.block(node.body, column + 4))
@@ -253,7 +253,7 @@ class Folding(Outcomes):
 
 
 def _counts(function: ast.FunctionDef) -> dict[str, int]:
-    """How often a function binds each name, in all that is written in it."""
+    """Count how often a function binds each name, in all that is written in it."""
     found: dict[str, int] = {}
     for node in ast.walk(function):
         names: Iterator[str] = iter(())
@@ -275,7 +275,7 @@ def _counts(function: ast.FunctionDef) -> dict[str, int]:
 def _either(
     left: Mapping[str, Value | None], right: Mapping[str, Value | None]
 ) -> dict[str, Value | None]:
-    """Names after one of two ways; of a name that one way alone binds, what it is there."""
+    """Join names after two ways; of a name that one way alone binds, keep what it is there."""
     found: dict[str, Value | None] = {}
     for name in left.keys() | right.keys():
         a, b = left.get(name), right.get(name)

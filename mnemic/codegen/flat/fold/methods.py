@@ -11,7 +11,7 @@ from mnemic.codegen.flat.modules import Name
 
 
 def named(classes: Classes) -> Counter[str]:
-    """How often each word stands behind a dot, or in quotes, in all statements."""
+    """Count how often each word stands behind a dot, or in quotes, in all statements."""
     found: Counter[str] = Counter()
     for module in classes.folder.modules.values():
         found += _counted(module.tree)
@@ -19,7 +19,7 @@ def named(classes: Classes) -> Counter[str]:
 
 
 def named_by(classes: Classes, found: Class) -> Counter[str]:
-    """The same in the modules of a class, of those that inherit from it and of its bases."""
+    """Count words behind dots or in quotes in the modules of a class, its heirs and its bases."""
     line = {x.name for x in classes.line(found.name)} | set(classes.subclasses(found.name))
     words: Counter[str] = Counter()
     for module in {n.module for n in line}:
@@ -41,7 +41,7 @@ def _words(tree: ast.AST) -> Iterator[str]:
 
 
 def public(classes: Classes, roots: list[Name]) -> set[Name]:
-    """The classes that users of the folder call methods of: those of its layer and its rule."""
+    """Return the classes that users of the folder call methods of: those of its layer and rule."""
     return {found.name for root in roots for found in classes.line(root)}
 
 

@@ -24,11 +24,11 @@ class Outcomes:
         self.text = Text(module.source)
 
     def harmless(self, node: ast.expr, frame: Frame) -> bool:
-        """Whether an expression may be left out, calls whose outcome is known included."""
+        """Return whether an expression may be left out, calls with known outcomes included."""
         return harmless(node, self.evaluator, frame)
 
     def known(self, test: ast.expr, frame: Frame) -> bool:
-        """Whether a test is sure to be passed."""
+        """Return whether a test is sure to be passed, and may be left out."""
         return self.evaluator.truth(test, frame) is True and self.harmless(test, frame)
 
     def expressions(self, node: ast.expr, frame: Frame) -> None:
@@ -50,12 +50,12 @@ class Outcomes:
                 self.expressions(inner.value, frame)
 
     def _asked_of(self, inner: ast.expr, node: ast.expr, frame: Frame) -> bool:
-        """Whether it is a constant that something is asked of: no number or ``None`` can be."""
+        """Return whether it is a constant that something is asked of; no number can be."""
         owner = getattr(node, "func", getattr(node, "value", None))
         return owner is inner and isinstance(self.evaluator.value(inner, frame), Constant)
 
     def _known_part(self, node: ast.expr, frame: Frame) -> bool:
-        """Write an expression without the parts that do not count; whether there are any."""
+        """Write an expression without parts that do not count; return whether there are any."""
         match node:
             case ast.IfExp():
                 return self._way(node, frame)
@@ -72,7 +72,7 @@ class Outcomes:
         return False
 
     def _way(self, node: ast.IfExp, frame: Frame) -> bool:
-        """Write the one of two expressions that is taken."""
+        """Write the one of two expressions that is taken; return whether that is known."""
         test = self.evaluator.truth(node.test, frame)
         if test is None or not self.harmless(node.test, frame):
             return False
@@ -99,7 +99,7 @@ class Outcomes:
         self.text.edits.append((first, end, text))
 
     def _number(self, node: ast.expr, frame: Frame) -> bool:
-        """Write what is declared as a whole number, a truth value or ``None`` as that."""
+        """Write a known whole number, truth value or ``None`` as that; return whether it is one."""
         if not isinstance(node, ast.Attribute | ast.Call | ast.BinOp | ast.Compare):
             return False
         if not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
@@ -116,7 +116,7 @@ class Outcomes:
         return True
 
     def _unit(self, node: ast.BinOp, frame: Frame) -> bool:
-        """Leave out a factor of 1, a divisor of 1, and what is added and is 0."""
+        """Leave out a factor or divisor of 1, and what is added and is 0; return whether any is."""
         left, right = (self._exact(x, frame) for x in (node.left, node.right))
         if isinstance(node.op, ast.Mult) and left == 1:
             self._put(node, node.right)
@@ -131,18 +131,18 @@ class Outcomes:
         return True
 
     def _blank(self, node: ast.expr, frame: Frame) -> bool:
-        """Whether it is a text without a letter."""
+        """Return whether an expression is a text without a letter."""
         found = self.evaluator.value(node, frame)
         return isinstance(found, Constant) and found.value == ""
 
     def _exact(self, node: ast.expr, frame: Frame) -> int | None:
-        """The whole number that an expression is."""
+        """Return the whole number that an expression is, ``None`` where it is none or unknown."""
         found = self.evaluator.value(node, frame)
         value = found.value if isinstance(found, Constant) else None
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def _whole(self, node: ast.Subscript, frame: Frame) -> bool:
-        """Leave out slices that take all: ``x[:, 0::1]``."""
+        """Leave out slices that take all, ``x[:, 0::1]``; return whether there are any."""
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         for part in parts:
             if not isinstance(part, ast.Slice) or part.upper is not None:
@@ -157,7 +157,7 @@ class Outcomes:
         return True
 
     def _inlined(self, node: ast.Call, frame: Frame) -> bool:
-        """Write an argument in the place of a call that gives it back."""
+        """Write an argument in the place of a call that gives it back; return whether it does."""
         found = self.evaluator.function(node, frame)
         if found is None:
             return False
@@ -175,7 +175,7 @@ class Outcomes:
         return True
 
     def _operands(self, node: ast.BoolOp, frame: Frame) -> bool:
-        """Leave out operands that do not count; whether anything was changed."""
+        """Leave out operands that do not count; return whether anything was changed."""
         stops = isinstance(node.op, ast.Or)
         kept: list[ast.expr] = []
         for place, operand in enumerate(node.values):
@@ -204,7 +204,7 @@ class Outcomes:
         return True
 
     def _splats(self, node: ast.expr, frame: Frame) -> bool:
-        """Leave out what is spread into a display or a call and has no items."""
+        """Leave out what is spread into a display or call and is empty; return whether any is."""
         if isinstance(node, ast.Call):
             inner: list[ast.AST] = [*node.args, *node.keywords]
         else:
@@ -220,7 +220,7 @@ class Outcomes:
         return False
 
     def _without(self, node: ast.expr, inner: list[ast.AST], place: int) -> None:
-        """Take one of several out, with its comma."""
+        """Take one of several items of a display or a call out, with its comma."""
         first, end = self.text.span(inner[place])
         if isinstance(inner[place], ast.keyword):
             first = self.text.raw.rfind(b"**", 0, first + 2)

@@ -52,7 +52,7 @@ class Items(Value):
 
 @dataclass(frozen=True)
 class Fresh(Items):
-    """The same of a list, a set or a mapping: whoever holds it may change it."""
+    """The items of a list, a set or an empty mapping: whoever holds it may change it."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Each(Value):
 
 
 def truth(value: Value | None) -> bool | None:
-    """Whether a value counts as true; ``None`` where that is not known."""
+    """Return whether a value counts as true; ``None`` where that is not known."""
     match value:
         case Constant(found):
             return bool(found)
@@ -77,14 +77,14 @@ def truth(value: Value | None) -> bool | None:
 
 
 def is_none(value: Value | None) -> bool | None:
-    """Whether a value is ``None``; ``None`` where that is not known."""
+    """Return whether a value is ``None``; ``None`` where that is not known."""
     if value is None or isinstance(value, Hollow):
         return None
     return isinstance(value, Constant) and value.value is None
 
 
 def joined(values: Iterable[Value | None]) -> Value | None:
-    """What is known of a value that is one of these."""
+    """Return what is known of a value that is one of ``values``."""
     found = list(values)
     if not found or any(x is None for x in found):
         return None
@@ -104,7 +104,7 @@ def joined(values: Iterable[Value | None]) -> Value | None:
 
 
 def plain(value: Value | None) -> object:
-    """The Python object of a constant, a tuple of constants included.
+    """Return the Python object of a constant, a tuple of constants included.
 
     Raises ``LookupError`` where a value is no constant.
     """
@@ -117,7 +117,7 @@ def plain(value: Value | None) -> object:
 
 
 def constant(found: object) -> Value:
-    """The value of a Python object: a tuple by its items."""
+    """Return a Python object as a value: a tuple by its items."""
     if isinstance(found, tuple):
         return Items(tuple(constant(x) for x in found))
     return Constant(found)
