@@ -13,7 +13,7 @@ Told = Callable[[str], None]
 
 
 def run(specs: tuple[str, ...] = (), told: Told = lambda what: None) -> Report:
-    """Measure; with specs their chunk form against token by token, else the standard set.
+    """Measure the chunk forms of specs against token by token, or the standard set without specs.
 
     Raises:
         UsageError: no such spec. InvalidSpec: a spec that is none.
@@ -52,7 +52,7 @@ def _standard(told: Told) -> Iterator[Figure | str]:
 
 
 def setting() -> str:
-    """The machine, the versions and the sizes, on one line."""
+    """Return the machine, the versions and the sizes on one line."""
     import torch
 
     from mnemic.bench.subject import SIZES

@@ -42,7 +42,7 @@ class Decoding:
         return self.seconds[max(self.seconds)] / self.seconds[min(self.seconds)]
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the result as plain data."""
         return {**asdict(self), "fixed": self.fixed, "ratio": self.ratio}
 
 
@@ -67,7 +67,7 @@ def run(compiled: Compiled, contexts: tuple[int, ...] = CONTEXTS) -> Decoding:
 def started(
     compiled: Compiled, contexts: tuple[int, ...] = CONTEXTS, dim: int = DIM, heads: int = HEADS
 ) -> tuple[Tensors, Tensors, dict[int, Tensors]]:
-    """Arguments, parameters and the state after each context."""
+    """Return the arguments, the parameters, and the state after each context."""
     x = embedded(text(max(contexts) + STEPS), dim)
     given, params = ({n: t.float() for n, t in part.items()}
                      for part in arguments(compiled, x, heads=heads))  # fmt: skip
@@ -82,7 +82,7 @@ def started(
 
 
 def size_of(state: Tensors) -> int:
-    """Bytes of a state."""
+    """Count the bytes of a state."""
     return sum(x.numel() * x.element_size() for x in state.values())
 
 
@@ -99,7 +99,7 @@ def _call(compiled: Compiled, given: Tensors, params: Tensors, state: Tensors | 
 
 
 def _decoded(compiled: Compiled, given: Tensors, params: Tensors, state: Tensors) -> float:
-    """Least seconds of a token, of some that follow one another."""
+    """Return the least seconds of a token, of several decoded one after another."""
     tokens = [_slice(given, i, i + 1) for i in range(STEPS)]
     least = float("inf")
     with torch.no_grad():

@@ -14,7 +14,7 @@ ABSENT = "fla-core is not installed: no comparison with it (pip install fla-core
 
 
 def figures() -> Iterator[Figure | str]:
-    """Gated delta and delta rule, forward and with backward."""
+    """Time gated delta and delta rule against fla's references, forward and with backward."""
     found = references()
     if found is None:
         yield ABSENT

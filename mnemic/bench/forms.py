@@ -12,7 +12,7 @@ WAYS = ("forward", "forward+backward")
 
 
 def figures(name: str) -> Iterator[Figure | str]:
-    """Forward, and forward with backward."""
+    """Measure a spec's chunk form against token by token, forward and with backward."""
     found = measured(compile(name), SIZES.length)
     yield from compare_times(name, found)
     if "reason" in found:
@@ -20,7 +20,7 @@ def figures(name: str) -> Iterator[Figure | str]:
 
 
 def measured(compiled: Compiled, length: int) -> dict[str, Any]:
-    """Seconds of each form by way; ``reason`` in their place where there is no chunk form.
+    """Time each form by way; return ``reason`` alone where there is no chunk form.
 
     A tree gets no more tokens than its levels hold.
 
@@ -37,7 +37,7 @@ def measured(compiled: Compiled, length: int) -> dict[str, Any]:
 
 
 def compare_times(name: str, found: Mapping[str, Any]) -> Iterator[Figure]:
-    """How many times faster the chunk form is."""
+    """Yield how many times faster the chunk form is, for each way that was timed."""
     for way in WAYS:
         if way in found:
             chunk, recurrent = found[way]["chunk"], found[way]["recurrent"]

@@ -31,7 +31,7 @@ CONTROL: Final = 1.6
 
 
 def run(compiled: Compiled, steps: int = STEPS) -> dict[str, Any]:
-    """By task the mean of the first and of the last ``ENDS`` losses, in nats, and the seconds.
+    """Return, by task, the mean of the first and last ``ENDS`` losses, in nats, and the seconds.
 
     ``last`` is NaN, and ``reason`` beside it, where the loss was no longer finite.
     """
@@ -70,14 +70,14 @@ class _Losses:
         self.losses: list[float] = []
 
     def start(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing to tell."""
+        """Ignore the start of a run."""
 
     def step(self, step: int, loss: float) -> None:
-        """One step's loss."""
+        """Keep the loss of one step."""
         self.losses.append(loss)
 
     def evaluated(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing to tell."""
+        """Ignore an evaluation."""
 
     def end(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing to tell."""
+        """Ignore the end of a run."""

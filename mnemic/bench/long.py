@@ -65,7 +65,7 @@ class LongRun:
         return all(p.finite and p.worst <= ALLOWED[n] for n, p in self.precisions.items())
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the result as plain data."""
         return {**asdict(self), "passed": self.passed}
 
 
@@ -101,7 +101,7 @@ def run(compiled: Compiled, length: int = LENGTH) -> LongRun:
 
 
 def growth(compiled: Compiled) -> int:
-    """The power of T with which a state grows; 0 for one of fixed size."""
+    """Return the power of T with which a state grows; 0 for one of fixed size."""
     from mnemic.compiler.explain.cost import cost
     from mnemic.compiler.explain.cost_symbols import T
 
@@ -129,7 +129,7 @@ def _rounded(tensors: Tensors, dtype: torch.dtype) -> Tensors:
 
 
 def _reference(call: Call, given: Tensors, params: Tensors) -> Tensor:
-    """float64 on the numbers of each precision, one row of a batch each where it can be."""
+    """Compute outputs in float64 from numbers rounded to each precision, in one batch if it can."""
     rounded = [_rounded(given, dtype) for dtype in PRECISIONS.values()]
     if params:
         own = [_rounded(params, dtype) for dtype in PRECISIONS.values()]

@@ -20,7 +20,7 @@ PLACES = (PACKAGE / "benchmarks", PACKAGE.parent / "benchmarks")
 
 
 def figures() -> Iterator[Figure | str]:
-    """Gated delta there and back, the Huber rule forwards."""
+    """Time gated delta, forward and with backward, and the Huber rule, forward, against loops."""
     loop = reference()
     yield from _compared("gated-deltanet", "loop", loop.gated_delta, (8, 14))
     yield from _compared("gated-deltanet", "loop on rows", loop.gated_delta_rows, (None, None))
@@ -40,7 +40,7 @@ def _compared(
 
 @cache
 def reference() -> ModuleType:
-    """The module of the hand-written loops."""
+    """Load the module of the hand-written loops."""
     for folder in PLACES:
         path = folder / "reference_loop.py"
         found = importlib.util.spec_from_file_location("mnemic_reference_loop", path)

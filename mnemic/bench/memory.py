@@ -37,7 +37,7 @@ print((kilobytes("VmHWM") - before) * 1024)
 
 
 def figures() -> Iterator[Figure | str]:
-    """The power of T with which memory grows: 1 is linear."""
+    """Yield the power of T with which the memory of training grows; 1 is linear."""
     if not RESET.exists():
         yield ABSENT
         return
@@ -49,5 +49,5 @@ def figures() -> Iterator[Figure | str]:
 
 
 def peak(name: str, length: int) -> int:
-    """The most bytes that a forward and a backward pass hold beside arguments and gradients."""
+    """Measure the most bytes that forward and backward hold beside arguments and gradients."""
     return int(python("-c", PROGRAM, name, str(length), environment=PLAIN))

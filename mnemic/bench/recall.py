@@ -47,7 +47,7 @@ class Recalled:
         return self.late / self.cosines[0]
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the result as plain data."""
         return {**asdict(self), "late": self.late, "share": self.share}
 
 
@@ -63,7 +63,7 @@ def run(compiled: Compiled, chunks: int = CHUNKS, dim: int = DIM, seeds: int = S
 def _drawn(
     compiled: Compiled, chunks: int, tokens: int, dim: int, seed: int
 ) -> Iterator[Tensor]:  # fmt: skip
-    """The cosine of each chunk of one draw."""
+    """Yield the mean cosine of what is recalled of each chunk of one draw."""
     rng = torch.Generator().manual_seed(seed)
     x = torch.randn(1, chunks * tokens, dim, generator=rng, dtype=torch.float64)
     given, params = arguments(compiled, x, heads=1, seed=seed)
@@ -79,7 +79,7 @@ def _drawn(
 
 
 def _pairs(given: Tensors, rng: torch.Generator) -> Tensors:
-    """Unit keys and Gaussian values; what is predicted and erased is what was written."""
+    """Draw unit keys and Gaussian values; what is predicted and erased is what was written."""
     k, v = (
         torch.randn(given[name].shape, generator=rng, dtype=torch.float64) for name in ("k", "v")
     )
@@ -88,7 +88,7 @@ def _pairs(given: Tensors, rng: torch.Generator) -> Tensors:
 
 
 def _read_out(compiled: Compiled, own: Tensors, options: dict[str, Any], state: Tensors) -> Tensor:
-    """The memory's answers to the keys of a chunk."""
+    """Read the memory's answers to the keys of a chunk."""
     rule, keys = compiled.operator, _flat(own["k"])
     needed = {name: own[name][:, -1:].expand_as(own[name]) for name in rule.reading}
     sizes = (1, own["v"].shape[-1])
@@ -96,5 +96,5 @@ def _read_out(compiled: Compiled, own: Tensors, options: dict[str, Any], state: 
 
 
 def _flat(x: Tensor) -> Tensor:
-    """Several steps a token as so many tokens: [B, T, n, H, d] → [B, T n, H, d]."""
+    """Flatten several steps a token to so many tokens: [B, T, n, H, d] → [B, T n, H, d]."""
     return x.flatten(1, 2) if x.ndim == 5 else x

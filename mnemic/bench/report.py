@@ -50,14 +50,14 @@ class Report:
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return figures and notes as plain data."""
         return {
             "figures": [{**asdict(f), "goal": f.goal, "met": f.met} for f in self.figures],
             "notes": list(self.notes),
         }
 
     def table(self) -> "Table":
-        """For a terminal."""
+        """Return the figures as a table for a terminal."""
         from rich.table import Table
 
         table = Table(box=None, pad_edge=False)

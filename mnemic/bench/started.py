@@ -11,7 +11,7 @@ Tensors = dict[str, Tensor]
 def arguments(
     compiled: Compiled, x: Tensor, *, heads: int, seed: int = 0
 ) -> tuple[Tensors, Tensors]:
-    """Vectors and coefficients [1, T, heads, …] in float64, and the parameters of a deep memory.
+    """Return vectors and coefficients [1, T, heads, …], float64, and a deep memory's parameters.
 
     The layer is as it starts: its projections drawn with ``seed``, its coefficients where they
     begin, so keys and gates are those of a first training step on x [1, T, dim]. Of a hybrid it is

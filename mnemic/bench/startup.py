@@ -18,7 +18,7 @@ print(time.perf_counter() - began)
 
 
 def figures() -> Iterator[Figure | str]:
-    """`mnemic check`, and compiling cold and from the cache."""
+    """Time `mnemic check`, and compiling a spec cold and from the cache."""
     check = side_by_side({"check": lambda: python("-m", "mnemic", "check", SPEC)})["check"]
     yield Figure(f"mnemic check {SPEC}, wall", check, "s", most=0.6)
     cold, cached = zip(*(_compiled() for _ in range(2)), strict=True)
@@ -27,7 +27,7 @@ def figures() -> Iterator[Figure | str]:
 
 
 def _compiled() -> tuple[float, float]:
-    """Seconds with an empty cache, and again."""
+    """Return the seconds of compiling with an empty cache, and again from the cache."""
     with tempfile.TemporaryDirectory() as folder:
         place = {"MNEMIC_CACHE": folder}
         cold = float(python("-c", PROGRAM, environment=place))

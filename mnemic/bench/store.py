@@ -59,7 +59,7 @@ class Store:
         return found.results if found.setting == self.setting else {}
 
     def known(self, name: str, key: str) -> dict[str, Any] | None:
-        """The kept result of a spec, if it was measured for the same rule (``key``)."""
+        """Return the kept result of a spec, or None if not measured for the same rule (``key``)."""
         found = self.results.get(name)
         return found if found is not None and found.get("key") == key else None
 
@@ -79,7 +79,7 @@ class Store:
 
 
 def versions() -> dict[str, str]:
-    """What results depend on beside the specs."""
+    """Return what results depend on beside the specs."""
     from importlib.metadata import version
 
     import torch

@@ -33,7 +33,7 @@ class Subject:
 
     @classmethod
     def named(cls, name: str, sizes: Sizes = SIZES) -> "Subject":
-        """The subject of a spec."""
+        """Compile a spec by name and return it as a subject."""
         return cls(compile(name), sizes)
 
     @cached_property
@@ -53,7 +53,7 @@ class Subject:
         return {name: x.clone().requires_grad_() for name, x in self.arguments.items()}
 
     def form(self, form: str) -> Run:
-        """The operator in one form, as a function of the arguments."""
+        """Return the operator in one form, as a function of the arguments."""
 
         names = [p.name for p in self.compiled.operator.signature.params]
 
@@ -66,17 +66,17 @@ class Subject:
         return run
 
     def forward(self, runs: dict[str, Run]) -> dict[str, float]:
-        """Seconds of each, without gradients; they must agree."""
+        """Time each run forward, without gradients, once their outputs agree."""
         with torch.no_grad():
             demand_agreement({name: run(**self.arguments) for name, run in runs.items()})
             return side_by_side({n: _bound(run, self.arguments) for n, run in runs.items()})
 
     def both(self, runs: dict[str, Run]) -> dict[str, float]:
-        """Seconds of each, forward and backward."""
+        """Time each run forward and backward."""
         return side_by_side({name: self.there_and_back(run) for name, run in runs.items()})
 
     def there_and_back(self, run: Run) -> Callable[[], object]:
-        """A run and its gradients, from a dense gradient of the output as in training."""
+        """Return a function that runs and takes gradients, from a dense gradient of the output."""
         leaves = list(self.leaves.values())
 
         def both() -> object:
@@ -104,7 +104,7 @@ def demand_agreement(outs: dict[str, Tensor]) -> None:
 
 
 def ratio(what: str, seconds: dict[str, float], least: float | None = None) -> Figure:
-    """How much faster the first is than the second."""
+    """Return how much faster the first is than the second."""
     (ours, mine), (theirs, other) = seconds.items()
     detail = f"{ours} {mine * 1e3:.1f} ms, {theirs} {other * 1e3:.1f} ms"
     return Figure(what, other / mine, "x", detail, least=least)

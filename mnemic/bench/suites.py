@@ -91,7 +91,7 @@ def _result(suite: Suite, name: str, length: int, store: Store, again: bool) -> 
 
 
 def setting(suite: str, length: int | None = None) -> str:
-    """The versions and sizes, on one line."""
+    """Return the versions and sizes on one line."""
     told = versions()
     chosen = SUITES[suite]
     count = f"{chosen.counts} {length or chosen.length}"
@@ -200,7 +200,7 @@ def _recall_figures(name: str, found: Mapping[str, Any]) -> Iterator[Figure]:
 
 
 def _number(kept: float | None) -> float:
-    """What a file holds as null is no number."""
+    """Return a kept number; null in a file stands for NaN."""
     return math.nan if kept is None else kept
 
 

@@ -53,7 +53,7 @@ COLUMNS: Final = (
 
 
 def page(folder: Path) -> str:
-    """The page of the files in a folder.
+    """Return the page of the results in a folder.
 
     Raises:
         UsageError: none of them is there, or one is something else.
@@ -74,7 +74,7 @@ def page(folder: Path) -> str:
 
 
 def _elsewhere(path: Path) -> bool:
-    """Whether a file says that another program made it, so that it is none of these results."""
+    """Return whether a file says that another program made it, so it is none of these results."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
@@ -86,7 +86,7 @@ def _elsewhere(path: Path) -> bool:
 
 
 def _by_suite(files: list[tuple[str, Kept]]) -> Suites:
-    """The results of each suite; of a spec in several files, those of the first."""
+    """Return the results of each suite; of a spec in several files, those of the first."""
     found: dict[str, dict[str, Result]] = {suite: {} for suite in (*CELLS, "forms")}
     for _, kept in files:
         found[_suite(kept)] = {**kept.results, **found[_suite(kept)]}
@@ -187,7 +187,7 @@ def _times(found: Result | None) -> str:
 
 
 def _failures(suites: Suites) -> str:
-    """What missed its goal, in words."""
+    """List in words what missed its goal, and what was not measured."""
     said = (
         (
             f"A token late over early above {FLAT:g}, the state being fixed",

@@ -12,7 +12,7 @@ MEMORY = 0.6
 
 
 def text(length: int, seed: int = 0) -> Tensor:
-    """[length] bytes of Python's standard library; some lines come again soon after.
+    """Return [length] bytes of Python's standard library; some lines come again soon after.
 
     Raises:
         EnvironmentFailed: this Python came without its sources.
@@ -33,7 +33,7 @@ def text(length: int, seed: int = 0) -> Tensor:
 
 
 def embedded(symbols: Tensor, dim: int, seed: int = 0) -> Tensor:
-    """[T] → [1, T, dim] in float64: a fixed Gaussian vector a byte, smoothed, of unit mean square.
+    """Embed [T] → [1, T, dim], float64: a fixed Gaussian vector a byte, smoothed, mean square 1.
 
     x_t = ρ x_{t−1} + √(1 − ρ²) E[byte_t] with ρ = ``MEMORY``.
     """

@@ -9,7 +9,7 @@ LONGEST = 6.0
 
 
 def side_by_side(functions: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """The least time of each function in seconds, after one call to warm up."""
+    """Return the least time of each function in seconds, after one call to warm up."""
     best = {name: _once(function) for name, function in functions.items()}
     best = dict.fromkeys(best, float("inf"))
     began = time.perf_counter()

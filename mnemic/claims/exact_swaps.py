@@ -81,7 +81,7 @@ def drawn(states: int, swaps: int, seed: int) -> Swapped:
 
 
 def _draw_separate_keys(states: int, rng: torch.Generator) -> Tensor:
-    """Random unit vectors that meet the theorem's first assumption."""
+    """Draw random unit vectors that meet the theorem's first assumption."""
     while True:
         keys = torch.randn(states, DIM, generator=rng, dtype=torch.float64)
         keys = keys / keys.norm(dim=-1, keepdim=True)
@@ -97,7 +97,7 @@ def spec_of(kernel: str) -> Spec:
 
 
 def _share(memory: Compiled, told: Swapped) -> float:
-    """The share of reads after a swap of which every entry is within 1/2 of what it should be."""
+    """Return the share of reads after a swap whose every entry is within 1/2 of the right one."""
     with torch.no_grad():
         out: Tensor = memory(*(x[None, :, None] for x in (told.q, told.k, told.v)))[0]
     read = out[0, -len(told.expected) :, 0]

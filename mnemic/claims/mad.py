@@ -112,7 +112,7 @@ def _parts(scores: Scores) -> tuple[Part, ...]:
 
 
 def _averages(own: list[list[float]]) -> list[float]:
-    """The average over tasks of each seed."""
+    """Return the average over tasks of each seed."""
     return [mean(list(column)) for column in zip(*own, strict=True)]
 
 

@@ -66,7 +66,7 @@ def _parts(scores: Mapping[tuple[str, int, int], list[float]]) -> tuple[Part, ..
 
 
 def _recalled(memory: Compiled, count: int, repeats: int, seed: int, quick: bool) -> float:
-    """The share of pairs whose own value is the nearest to the read-out, after all are shown."""
+    """Show all pairs, then return the share whose own value is the nearest to the read-out."""
     rng = torch.Generator().manual_seed(seed)
     keys = spread_out(count, DIM, rng, 2 if quick else ROUNDS)
     values = spread_out(count, DIM, rng, 0)
@@ -138,7 +138,7 @@ def trained(seeds: int, quick: bool, told: Told) -> Outcome:
 
 
 def _lengths(pairs: int) -> tuple[int, ...]:
-    """The lengths of sequences: the shortest, and for few pairs twice as long."""
+    """Return the lengths of sequences: the shortest, and for few pairs twice as long."""
     return (4 * pairs, 8 * pairs) if pairs == SMALL else (4 * pairs,)
 
 
@@ -170,7 +170,7 @@ def _learned_parts(runs: Mapping[tuple[str, int, int], list[Learned]]) -> tuple[
 
 
 def _above(ours: list[list[float]], theirs: list[list[float]]) -> bool | None:
-    """Whether each of our worst runs is above their best; None where runs mix."""
+    """Return whether each of our worst runs is above their best; None where runs mix."""
     pairs = list(zip(ours, theirs, strict=True))
     if all(min(one) > max(other) for one, other in pairs):
         return True

@@ -75,7 +75,7 @@ def _spec(kernel: str) -> Spec:
 
 
 def _measured(memory: Compiled, d: int, draws: int, seed: int, fixed: bool) -> float:
-    """SNR⁻¹ / N of one seed, the mean of draws; every key asked for once with ``fixed`` length.
+    """Measure SNR⁻¹ / N of one seed, the mean of draws.
 
     One pair of each draw is asked for, the first; its key has ‖k‖² = d_k if ``fixed``.
     """
@@ -89,7 +89,7 @@ def _measured(memory: Compiled, d: int, draws: int, seed: int, fixed: bool) -> f
 
 
 def _retrieved(memory: Compiled, k: Tensor, v: Tensor) -> Tensor:
-    """‖r‖² / (c² ‖v‖²) of each draw: what the memory of others says where the first is asked."""
+    """Return ‖r‖² / (c² ‖v‖²) of each draw: the other pairs' noise where the first is asked."""
     q = k[:, :1].expand_as(k)
     noise = _last(memory, q, k, _without_first(v))
     signal = _last(memory, q[:, :1], k[:, :1], v[:, :1])

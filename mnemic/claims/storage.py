@@ -69,7 +69,7 @@ def _spec(degree: int) -> Spec:
 
 
 def _error(memory: Compiled, d: int, pairs: int, seed: int) -> float:
-    """The error of the pairs that a memory was given, all asked for at the end."""
+    """Return the relative squared error of a memory's pairs, all asked for at the end."""
     rng = torch.Generator().manual_seed(1000 * seed + pairs)
     k = torch.randn(1, pairs, 1, d, generator=rng, dtype=torch.float64)
     v = torch.randn(1, pairs, 1, 3, generator=rng, dtype=torch.float64)

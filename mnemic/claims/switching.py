@@ -67,7 +67,7 @@ def run(seeds: int, quick: bool, told: Told) -> Outcome:
 
 
 def _outcome(method: Method, task: Any, sequences: int, seed: int, quick: bool) -> Any:
-    """How a method does on one seed's sequences."""
+    """Evaluate a method on one seed's sequences."""
     from mnemic.search.tasks import evaluate, tuned
 
     sizes: dict[str, Any] = {"sequences": sequences, "seed": seed, "unit": method.unit}
@@ -84,7 +84,7 @@ def _outcome(method: Method, task: Any, sequences: int, seed: int, quick: bool) 
 
 
 def _local(name: str, factor: int) -> Spec:
-    """A packaged local fit with the similarity exp(b k·q), and equations solved to the end."""
+    """Return a packaged local fit with similarity exp(b k·q), its equations solved to the end."""
     spec = read(name)
     memory = spec.memory.model_copy(update={"similarity": f"exp({factor}*s)"})
     changes: dict[str, Any] = {"memory": memory}
@@ -120,7 +120,7 @@ def _seen(errors: dict[str, list[float]], names: tuple[str, ...]) -> str:
 
 
 def _curve(label: str, errors: list[list[float]]) -> Curve:
-    """The errors by position, means of blocks, as many as `POINTS`."""
+    """Average the errors by position over as many blocks as `POINTS`."""
     size = max(1, len(errors[0]) // POINTS)
     starts = range(0, len(errors[0]) - size + 1, size)
     blocks = [[mean(run[i : i + size]) for run in errors] for i in starts]

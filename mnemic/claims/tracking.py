@@ -130,12 +130,12 @@ def _outcome(
 
 
 def _solved(runs: list[Learned]) -> bool:
-    """Whether the better half of the runs ends above `SOLVED`."""
+    """Return whether the better half of the runs ends above `SOLVED`."""
     return sorted(run.last for run in runs)[len(runs) // 2] >= SOLVED
 
 
 def _above(runs: Runs, one: Model, other: Model) -> bool | None:
-    """Whether one's worst run ends above the other's best; None where runs mix."""
+    """Return whether one's worst run ends above the other's best; None where runs mix."""
     ours, theirs = ([run.last for run in runs[m.label]] for m in (one, other))
     if min(ours) > max(theirs):
         return True

@@ -109,7 +109,7 @@ class _Scores(Silent):
         self.scores: list[float] = []
 
     def evaluated(self, point: Point) -> None:
-        """One evaluation."""
+        """Keep the step and the score of one evaluation."""
         self.steps.append(point.step)
         self.scores.append(point.score)
 

@@ -55,7 +55,7 @@ class Lesson:
         return Shape(self.blocks, self.dim, self.heads, vocabulary=256, length=self.length)
 
     def __str__(self) -> str:
-        """The sizes on one line."""
+        """Return the sizes on one line."""
         return (
             f"{self.blocks} blocks of {self.dim} channels, {self.heads} heads, bytes of the "
             f"standard library, {self.batch} windows of {self.length} a step, AdamW at "
@@ -101,7 +101,7 @@ def learn(name: str, seed: int, lesson: Lesson) -> dict[str, Any]:
 
 
 def _optimizer(model: nn.Module, lesson: Lesson) -> torch.optim.AdamW:
-    """AdamW; weight decay on matrices alone."""
+    """Make AdamW with weight decay on matrices alone."""
     groups = [
         {"params": [p for p in model.parameters() if p.ndim >= 2], "weight_decay": 0.1},
         {"params": [p for p in model.parameters() if p.ndim < 2], "weight_decay": 0.0},
@@ -110,7 +110,7 @@ def _optimizer(model: nn.Module, lesson: Lesson) -> torch.optim.AdamW:
 
 
 def _windows(split: Any, lesson: Lesson, count: int, random: torch.Generator) -> Tensor:
-    """Windows of a byte more than a model reads, at places of chance."""
+    """Draw windows of text at random places, each a byte longer than what a model reads."""
     from mnemic.search.tasks.bytes import corpus
 
     text = corpus(split)
@@ -125,7 +125,7 @@ def _nats(model: nn.Module, batch: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _bits(model: nn.Module, lesson: Lesson) -> float:
-    """Bits a byte of the held-out windows."""
+    """Return the mean bits a byte of the held-out windows."""
     model.eval()
     rows = _windows("test", lesson, lesson.held_out, torch.Generator().manual_seed(0))
     nats = [_nats(model, part).item() * len(part) for part in torch.split(rows, lesson.batch)]

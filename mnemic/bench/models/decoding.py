@@ -68,7 +68,7 @@ def _read(model: Any, cache: Any, seen: int) -> Any:
 
 
 def _filled(model: Any, context: int) -> dict[str, Any]:
-    """Caches of so many drawn keys and values."""
+    """Fill caches with drawn keys and values of ``context`` tokens."""
     from transformers import DynamicCache, StaticCache
 
     config = model.config
@@ -88,7 +88,7 @@ def _pair(layer: Any) -> tuple[torch.Tensor, torch.Tensor]:
 
 @torch.no_grad()
 def _decode(model: Any, cache: Any) -> Any:
-    """Some tokens, one a call, each the likeliest; the cache moves on by them."""
+    """Decode ``TOKENS`` tokens, one a call, each the likeliest; the cache moves on by them."""
     token = torch.zeros(1, 1, dtype=torch.long)
     for _ in range(TOKENS):
         found = model(input_ids=token, cache=cache, use_cache=True)

@@ -112,7 +112,7 @@ def _rows(heading: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
 
 
 def _curves(results: Results, picture: Path) -> str:
-    """Bits a byte after equal steps and in equal time."""
+    """Draw and tabulate bits a byte after equal steps and in equal time."""
     runs: dict[str, list[Mapping[str, Any]]] = {}
     for name, one in results.items():
         runs.setdefault(name.rpartition(" seed ")[0], []).append(one)
@@ -165,7 +165,7 @@ def _spread(numbers: list[float]) -> str:
 
 
 def _training(results: Results, picture: Path) -> str:
-    """Tokens a second in training, beside the transformer in the same process."""
+    """Draw and tabulate tokens a second in training, beside the transformer in the same process."""
     lengths = max((list(one["seconds"]) for one in results.values()), key=len)
     least = _least(results, TRANSFORMER)
     _draw_speed(picture, results, least, "tokens in the sequence", lambda at, s: int(at) / s)
@@ -182,7 +182,7 @@ def _training(results: Results, picture: Path) -> str:
 
 
 def _decoding(results: Results, picture: Path) -> str:
-    """Tokens a second and bytes of the cache, by context."""
+    """Draw and tabulate tokens a second, and the bytes of the cache, by context."""
     contexts = max((list(one["seconds"]) for one in results.values()), key=len)
     least = {kind: _least(results, kind) for kind in (TRANSFORMER, STATIC)}
     _draw_speed(picture, results, least[TRANSFORMER], "tokens of context", lambda at, s: 1 / s)
@@ -216,7 +216,7 @@ def _goal(results: Results, least: int) -> str:
 
 
 def _least(results: Results, kind: str) -> dict[str, float]:
-    """The least seconds of a kind in any process, by length."""
+    """Return the least seconds of a kind in any process, by length."""
     found: dict[str, float] = {}
     for one in results.values():
         for n, seconds in one["seconds"].items():

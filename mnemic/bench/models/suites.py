@@ -59,7 +59,7 @@ def setting() -> str:
 
 
 def _curves(models: tuple[str, ...], asked: Asked) -> tuple[str, list[Job]]:
-    """A run for each seed and model, all models of one seed before the next."""
+    """Return a run for each seed and model, all models of one seed before the next."""
     lesson = replace(curves.Lesson(), steps=asked.length or curves.STEPS)
     jobs = [
         Job(model, f"{model} seed {seed}", partial(curves.run, model, seed, lesson))

@@ -68,7 +68,7 @@ def _tokens(length: int) -> Tensor:
 
 
 def _passes(model: nn.Module, tokens: Tensor) -> Run:
-    """A pass there and back."""
+    """Return a function that runs the model forward and backward."""
 
     def run() -> None:
         model.zero_grad()
@@ -78,7 +78,7 @@ def _passes(model: nn.Module, tokens: Tensor) -> Run:
 
 
 def _alone(model: MnemicForCausalLM, tokens: Tensor) -> Run:
-    """The same layers and products, each there and back by itself on what reaches it."""
+    """Return a function that runs each layer and product by itself, forward and backward."""
     rng = torch.Generator().manual_seed(1)
     x = torch.randn(1, tokens.shape[1], SHAPE.dim, generator=rng)
     parts: list[Callable[[Tensor], Tensor]] = list(_layers(model))

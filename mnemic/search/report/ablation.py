@@ -57,7 +57,7 @@ class Effect:
     why: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The effect as plain data."""
+        """Return the effect as plain data."""
         return asdict(self)
 
 

@@ -30,7 +30,7 @@ def write_best(space: Space, points: Sequence[Ranked], folder: Path) -> list[Pat
 
 
 def best_spec(space: Space, point: Ranked, place: int) -> Spec:
-    """The point's spec with a title and notes."""
+    """Return the point's spec with a title and notes that say what it did."""
     tasks = ", ".join(f"{task} {skill}" for task, skill in point.tasks.items())
     steps = space.settings.rungs[-1].steps
     told = {

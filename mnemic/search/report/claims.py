@@ -10,7 +10,7 @@ _MAD: Final = ("compression", "recall", "noisy-recall", "fuzzy-recall", "selecti
 
 
 def _mad(*scores: float) -> dict[str, float]:
-    """Accuracies in percent; one column stands for recall with and without noise."""
+    """Name five accuracies in percent by task; one stands for recall with and without noise."""
     compression, recall, fuzzy, copying, facts = scores
     return dict(zip(_MAD, (compression, recall, recall, fuzzy, copying, facts), strict=True))
 
@@ -58,7 +58,7 @@ CLAIMS: Final = (
 
 
 def claimed(spec: str, task: str) -> float | None:
-    """The accuracy in percent that a paper gives a system on a task, where one does.
+    """Return the accuracy in percent that a paper gives a system on a task, or None.
 
     >>> claimed("atlas", "memorisation"), claimed("rls", "mqar")
     (91.4, None)

@@ -132,7 +132,7 @@ def _level(axis: Axis, point: Point) -> str:
 
 
 def _kind(value: Family) -> str:
-    """The kind and its words; numbers of a range would make every point a level of its own."""
+    """Return the kind and its words; numbers of a range would make every point its own level."""
     words = [str(getattr(value, name)) for name in type(value).model_fields
              if name != "kind" and isinstance(getattr(value, name), str)]  # fmt: skip
     return " ".join([type(value).word(), *words])
@@ -148,7 +148,7 @@ def _shown(value: Any) -> str:
 
 
 def _cells(points: Sequence[Point]) -> dict[Levels, Seeds]:
-    """By levels the mean skill of each seed; points that no axis tells apart are one."""
+    """Return, by levels, the mean skill of each seed; points that no axis tells apart are one."""
     found = defaultdict[Levels, dict[int, list[float]]](lambda: defaultdict(list))
     for point in points:
         for seed, skill in point.seeds.items():
@@ -162,7 +162,7 @@ def _cells(points: Sequence[Point]) -> dict[Levels, Seeds]:
 def _of_axis(
     cells: Mapping[Levels, Seeds], index: int, axis: str
 ) -> tuple[list[Contrast], list[str]]:
-    """Each level against the one that most points have, and what no pair shows."""
+    """Compare each level with the one that most points have; return what no pair shows, too."""
     count = Counter(at[index] for at in cells)
     if len(count) < 2:
         return [], [f"{axis}: every point has {next(iter(count))}"]
@@ -187,7 +187,7 @@ def _of_axis(
 def _pairs(
     cells: Mapping[Levels, Seeds], index: int, level: str, reference: str
 ) -> Iterator[list[float]]:
-    """Of every matched pair the difference on each seed that both have."""
+    """Yield, of every matched pair, the difference on each seed that both have."""
     for at, seeds in cells.items():
         if at[index] == level:
             other = cells.get((*at[:index], reference, *at[index + 1 :]))
@@ -196,7 +196,7 @@ def _pairs(
 
 
 def _size(found: Sequence[Sequence[float]]) -> Interval:
-    """The mean over pairs, or squares; of a single one, over its seeds."""
+    """Return the interval of the mean over pairs or squares; of a single one, over its seeds."""
     if len(found) == 1:
         return interval(found[0])
     return interval([statistics.fmean(seeds) for seeds in found])
@@ -214,7 +214,7 @@ def _interactions(cells: Mapping[Levels, Seeds]) -> Iterator[Interaction]:
 def _squares(
     cells: Mapping[Levels, Seeds], i: int, j: int
 ) -> Iterator[tuple[tuple[str, str], list[float]]]:
-    """Of every matched square the two changes, and (y₁₁ − y₀₁) − (y₁₀ − y₀₀) on each seed."""
+    """Yield every matched square's two changes and (y₁₁ − y₀₁) − (y₁₀ − y₀₀) on each seed."""
     groups = defaultdict[Levels, dict[tuple[str, str], Seeds]](dict)
     for at, seeds in cells.items():
         groups[(*at[:i], *at[i + 1 : j], *at[j + 1 :])][at[i], at[j]] = seeds

@@ -67,12 +67,12 @@ class Entry:
 
 
 def stored(path: Path) -> dict[str, dict[str, Any]]:
-    """Every entry of a file as plain data, by name; none where there is no file."""
+    """Load every entry of a file as plain data, by name; none where there is no file."""
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def plain(entry: Entry) -> dict[str, Any]:
-    """An entry as plain data; `read` gives it back."""
+    """Return an entry as plain data; `read` gives it back."""
     look = None if entry.look is None else asdict(entry.look)
     if look is not None and look["error"] == float("inf"):
         look["error"] = 1e300
@@ -87,12 +87,12 @@ def plain(entry: Entry) -> dict[str, Any]:
 
 
 def plain_spec(spec: Spec) -> Any:
-    """A spec as plain data that JSON holds: infinities stand as YAML spells them."""
+    """Return a spec as plain data that JSON holds: infinities stand as YAML spells them."""
     return _spelled(short(spec), {math.inf: ".inf", -math.inf: "-.inf"})
 
 
 def read_spec(data: Any) -> Spec:
-    """The spec that `plain_spec` wrote, or that of a name.
+    """Load the spec that `plain_spec` wrote, or that of a name.
 
     Raises:
         InvalidSpec, UsageError: there is none.
@@ -112,7 +112,7 @@ def _spelled(value: Any, spelling: Mapping[Any, Any]) -> Any:
 
 
 def read(name: str, old: Mapping[str, Any]) -> Entry:
-    """An entry from plain data."""
+    """Return the entry that `plain` made this data of."""
     look = None if old["look"] is None else Look(**old["look"])
     runs, heats = map(run_of, old["runs"]), map(_heat, old.get("heats", ()))
     spare = map(run_of, old.get("spare", ()))

@@ -25,7 +25,7 @@ SHOWN = 6
 
 
 def fronts(points: Sequence[Ranked]) -> str:
-    """Mean skill over each cost; the points that none dominates are joined."""
+    """Draw mean skill over each cost; the points that none dominates are joined."""
     figure = Figure(figsize=(11, 3.6), layout="constrained")
     for axis, cost in zip(figure.subplots(1, len(AXES)), AXES, strict=True):
         best = sorted(front(points, ("mean", cost)), key=lambda one: one.measured[cost])
@@ -43,7 +43,7 @@ def fronts(points: Sequence[Ranked]) -> str:
 
 
 def ranking(points: Sequence[Ranked]) -> str:
-    """The mean skill of the best points, best first, with 95 % intervals over seeds."""
+    """Draw the mean skill of the best points, best first, with 95 % intervals over seeds."""
     shown = list(points[:PLACES])[::-1]
     figure = Figure(figsize=(8, 1 + 0.28 * len(shown)), layout="constrained")
     axis = figure.subplots()
@@ -59,7 +59,7 @@ def ranking(points: Sequence[Ranked]) -> str:
 
 
 def bars(shares: dict[str, float]) -> str:
-    """The share of the skill's variance that each choice explains."""
+    """Draw the share of the skill's variance that each choice explains."""
     names = list(shares)[:20][::-1]
     figure = Figure(figsize=(8, 0.6 + 0.28 * len(names)), layout="constrained")
     axis = figure.subplots()
@@ -69,7 +69,7 @@ def bars(shares: dict[str, float]) -> str:
 
 
 def history(skills: Sequence[tuple[int, float]]) -> str:
-    """The skill of each trial at the first trained rung, and the best so far."""
+    """Draw the skill of each trial at the first trained rung, and the best so far."""
     figure = Figure(figsize=(8, 3), layout="constrained")
     axis = figure.subplots()
     axis.plot([n for n, _ in skills], [s for _, s in skills], ".", alpha=0.5)
@@ -83,7 +83,7 @@ def history(skills: Sequence[tuple[int, float]]) -> str:
 
 
 def curves(points: Sequence[Ranked]) -> str:
-    """The held-out score of the best points over training, a picture a task."""
+    """Draw the held-out score of the best points over training, a picture a task."""
     chosen = [*points[:SHOWN], *(p for p in points[SHOWN:] if p.start)][: 2 * SHOWN]
     tasks = list(chosen[0].tasks) if chosen else []
     if not tasks:
@@ -104,13 +104,13 @@ def curves(points: Sequence[Ranked]) -> str:
 
 
 def mean_curve(runs: Sequence[Run]) -> tuple[list[int], list[float]]:
-    """The mean over seeds at each evaluation that all runs have."""
+    """Return the mean over seeds at each evaluation that all runs have: steps and scores."""
     pairs = list(zip(*(run.curve for run in runs), strict=False))
     return [p[0][0] for p in pairs], [sum(s for _, s in p) / len(p) for p in pairs]
 
 
 def svg(figure: Figure, salt: str) -> str:
-    """The figure as an element; the same figure gives the same text."""
+    """Return the figure as an SVG element; the same figure gives the same text."""
     text = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt}):
         FigureCanvasSVG(figure).print_svg(text, metadata={"Date": None})

@@ -18,7 +18,7 @@ GROUPS = 3
 
 
 def first_skills(space: Space, records: Sequence[Record]) -> list[tuple[Record, float]]:
-    """Every trained point with its mean skill at the first rung that trains, alike for all."""
+    """Return each trained point with its mean skill at the first trained rung, alike for all."""
     rung = next(i for i, rung in enumerate(space.settings.rungs) if rung.steps is not None)
     return [
         (one, measured(one.runs(rung), one.attributes["look"])["mean"])
@@ -28,14 +28,14 @@ def first_skills(space: Space, records: Sequence[Record]) -> list[tuple[Record, 
 
 
 def importance(space: Space, records: Sequence[Record]) -> dict[str, float]:
-    """The share of the skill's variance that each choice explains by itself, largest first."""
+    """Return the share of the skill's variance that each choice alone explains, largest first."""
     return explained(space.choices, first_skills(space, records))
 
 
 def explained(
     choices: dict[str, Choice], found: Sequence[tuple[Record, float]]
 ) -> dict[str, float]:
-    """Σ_g n_g (s̄_g − s̄)² − (G − 1) s_w², over the sum of squares of all points; not below 0.
+    """Compute Σ_g n_g (s̄_g − s̄)² − (G − 1) s_w² over all points' sum of squares; not below 0.
 
     The G groups are the answers to a choice (a range in `GROUPS` of equal size), s̄_g their mean
     skills, s̄ and the variance within groups s_w² those of the points that were asked it. What is
@@ -56,7 +56,7 @@ def explained(
 
 
 def _groups(choice: Choice, asked: Sequence[tuple[object, float]]) -> list[list[float]]:
-    """The skills of points with the same answer, or with answers that are near."""
+    """Group the skills of points with the same answer, or with answers that are near."""
     found = defaultdict[object, list[float]](list)
     if isinstance(choice, Choose):
         for answer, skill in asked:
@@ -70,7 +70,7 @@ def _groups(choice: Choice, asked: Sequence[tuple[object, float]]) -> list[list[
 
 
 def _between(groups: Sequence[Sequence[float]]) -> float:
-    """The sum of squares between groups, less what it is on average where they do not differ."""
+    """Return the sum of squares between groups, less its mean where groups do not differ."""
     every = [skill for group in groups for skill in group]
     within = sum(map(_squares, groups))
     chance = (len(groups) - 1) * within / (len(every) - len(groups))
@@ -78,6 +78,6 @@ def _between(groups: Sequence[Sequence[float]]) -> float:
 
 
 def _squares(skills: Sequence[float]) -> float:
-    """Σ (s − s̄)²."""
+    """Compute Σ (s − s̄)²."""
     mean = sum(skills) / max(len(skills), 1)
     return sum((skill - mean) ** 2 for skill in skills)

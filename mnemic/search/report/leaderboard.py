@@ -83,7 +83,7 @@ def read_measured(
     space: Space, names: Sequence[str], folder: Path, results: str = RESULTS,
     made: Mapping[str, Spec] | None = None,
 ) -> list[Entry]:  # fmt: skip
-    """What earlier calls measured of each spec, and nothing new.
+    """Return what earlier calls measured of each spec, and measure nothing new.
 
     Raises:
         UsageError: the folder's results are of another space.
@@ -112,14 +112,14 @@ def demand_same(space: Space, folder: Path, results: str) -> None:
 
 
 def _fixed(identity: dict[str, Any]) -> dict[str, Any]:
-    """An identity without what a leaderboard may grow by: its tasks and seeds."""
+    """Return an identity without what a leaderboard may grow by: its tasks and seeds."""
     search = {key: value for key, value in identity["search"].items() if key != "tasks"}
     rungs = [{key: rung[key] for key in rung if key != "seeds"} for rung in search["rungs"]]
     return {**identity, "search": {**search, "rungs": rungs}}
 
 
 def _identity(space: Space) -> dict[str, Any]:
-    """What every result in a file of results has in common, as plain data."""
+    """Return what every result in a file of results has in common, as plain data."""
     return {"spec": {"block": space.document.data.get("block")}, **_search(space)}
 
 
@@ -158,7 +158,7 @@ class _Board:
         self.stopping, self.writing = Event(), Lock()
 
     def spec(self, name: str) -> Spec:
-        """The spec of that name, in the space's block."""
+        """Return the spec of that name, in the space's block."""
         made = self.made.get(name)
         return by_hand(self.space, name) if made is None else fitted(self.space, made)
 
@@ -168,7 +168,7 @@ class _Board:
         return Bounds(limits.seconds, limits.memory)
 
     def known(self, name: str) -> Entry | None:
-        """The entry that is kept of the same spec under the same settings."""
+        """Return the kept entry of the same spec under the same settings; None without one."""
         try:
             key = self._key(self.spec(name))
         except InvalidSpec as error:
@@ -177,7 +177,7 @@ class _Board:
         return read(name, old) if old.get("key") == key else None
 
     def looked(self, name: str, told: Tell) -> Entry:
-        """The entry that is kept, or one without runs: what is known before any training."""
+        """Return the kept entry, or one without runs: what is known before any training."""
         old = self.known(name)
         if old is not None and not (self.again and (old.why or old.failed)):
             return old
@@ -194,7 +194,7 @@ class _Board:
         return self._keep(Entry(name, seen.value, (), over, spare=spare), spec)
 
     def _done(self, name: str, spec: Spec) -> tuple[Run, ...]:
-        """The runs that are kept of the same spec, under these settings or others."""
+        """Return the runs that are kept of the same spec, under these settings or others."""
         old = self.stored.get(name)
         if old is None or plain_spec(spec) != old.get("spec"):
             return ()
@@ -213,14 +213,14 @@ class _Board:
         return Entry(name, None, (), why=why)
 
     def measured(self, entry: Entry) -> Entry:
-        """The entry with its runs, kept."""
+        """Train an entry that has no runs yet; keep it, and return it with its runs."""
         if entry.look is None or entry.runs or entry.failed:
             return entry
         spec = self.spec(entry.name)
         return self._keep(self._tasks(self._swept(entry, spec), spec), spec)
 
     def _swept(self, entry: Entry, spec: Spec) -> Entry:
-        """The entry with the learning rate that did best, where there are several to try."""
+        """Return the entry with the learning rate that did best, where there are several to try."""
         rates, steps = self.space.settings.rates, self.space.settings.rungs[-1].steps
         if not rates:
             return entry
@@ -240,7 +240,7 @@ class _Board:
         return replace(entry, rate=rate, heats=heats)
 
     def _tasks(self, entry: Entry, spec: Spec) -> Entry:
-        """The entry with its runs; a task that fails with one seed is not tried with another."""
+        """Run an entry's tasks; a task that fails with one seed is not tried with another."""
         runs, failed = list[Run](), dict[str, str]()
         done = {run.key: run for run in entry.spare}
         rung: Rung = self.space.settings.rungs[-1]

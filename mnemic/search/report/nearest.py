@@ -31,7 +31,7 @@ class Nearest:
 
 
 def nearest(spec: Spec) -> Nearest:
-    """The packaged spec with the fewest entries that differ, the first by name among equals."""
+    """Find the packaged spec with the fewest entries that differ, the first by name of equals."""
     apart = {name: _count_differences(spec, name) for name in names()}
     name = min(apart, key=lambda n: (apart[n], n))
     return Nearest(name, apart[name], diff(derive(spec), derive(load(name)), seconds=SECONDS))

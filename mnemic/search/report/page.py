@@ -130,7 +130,7 @@ def _details(space: Space, point: Ranked, place: int) -> dict[str, str]:
 
 
 def _reasons(records: Sequence[Record]) -> list[tuple[str, str, int]]:
-    """How many trials ended early, by end and reason."""
+    """Count the trials that ended early, by end and reason."""
     ended = [r for r in records if r.kind not in (None, FINISHED, DUPLICATE)]
     found = Counter((str(one.kind), one.why[:200]) for one in ended)
     return [(end, why, count) for (end, why), count in found.most_common(40)]

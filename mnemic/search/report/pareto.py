@@ -26,7 +26,7 @@ class Front:
     points: tuple[Point, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The front as plain data."""
+        """Return the front as plain data."""
         return {"cost": self.cost, "points": [
             {"name": p.name, "skill": p.skill, self.cost: p.costs[self.cost]} for p in self.points
         ]}  # fmt: skip

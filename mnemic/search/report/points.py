@@ -129,7 +129,7 @@ def together(places: Sequence[Measured]) -> list[Point]:
 
 
 def _budget(place: Measured) -> tuple[Any, ...]:
-    """By task, how many steps; the last evaluation tells."""
+    """Return, for each task, how many steps its runs took, by their last evaluation."""
     runs = place.points[0].runs
     return tuple(sorted({(run.task, run.curve[-1][0] if run.curve else 0) for run in runs}))
 
@@ -211,7 +211,7 @@ class _Opened:
 
 
 def _of_trial(one: Record, rung: int) -> Point:
-    """A trial at the first rung that trained, which every trained point came to alike."""
+    """Return a trial at the first rung that trained, which every trained point came to alike."""
     runs = tuple(one.runs(rung))
     costs = measured(runs, one.attributes[LOOK])
     kept = ("parameters", "state_bytes", "flops", "training_flops", "step_seconds")
@@ -224,7 +224,7 @@ def _of_trial(one: Record, rung: int) -> Point:
 def _same_tasks(
     kind: str, where: str, points: Iterable[Point], missing: Mapping[str, str]
 ) -> Measured:
-    """Points on the tasks of most; what has others is missing some."""
+    """Keep the points on all tasks that any has; the others are missing some."""
     given = list(points)
     every = {task for point in given for task in point.tasks}
     whole = [point for point in given if set(point.tasks) == every]

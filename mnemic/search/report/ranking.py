@@ -45,7 +45,7 @@ class Ranked:
 
 
 def ranked(space: Space, records: Sequence[Record]) -> list[Ranked]:
-    """The points that finished, best mean skill first."""
+    """Return the points that finished, best mean skill first."""
     last = len(space.settings.rungs) - 1
     done = [one for one in distinct(records) if one.kind == FINISHED]
     names = _starts(records)
@@ -54,7 +54,7 @@ def ranked(space: Space, records: Sequence[Record]) -> list[Ranked]:
 
 
 def _starts(records: Sequence[Record]) -> dict[str, str]:
-    """By rule, the spec to begin with that has it."""
+    """Return, by rule, the name of the starting spec that has it."""
     return {
         str(one.identity): str(one.attributes[START])
         for one in records
@@ -77,7 +77,7 @@ def _ranked(one: Record, last: int, names: dict[str, str]) -> Ranked:
 
 
 def front(points: Sequence[Ranked], objectives: Sequence[str]) -> list[Ranked]:
-    """Those that no other point dominates in the objectives."""
+    """Return the points that no other point dominates in the objectives."""
 
     def losses(one: Ranked) -> list[float]:
         return [one.measured[n] if n in COSTS else -one.measured[n] for n in objectives]
@@ -91,7 +91,7 @@ def front(points: Sequence[Ranked], objectives: Sequence[str]) -> list[Ranked]:
 
 
 def verdict(points: Sequence[tuple[str, Interval]]) -> str:
-    """Whether the best is a winner: above the second with 95 % confidence.
+    """Say whether the best is a winner: above the second with 95 % confidence.
 
     >>> verdict([("a", interval([0.9, 0.91, 0.92])), ("b", interval([0.1, 0.11, 0.12]))])
     'a wins: 0.910 ± 0.025 against 0.110 ± 0.025 of b, apart with 95 % confidence'
@@ -111,7 +111,7 @@ def verdict(points: Sequence[tuple[str, Interval]]) -> str:
 
 
 def beaten(found: Sequence[tuple[str, Interval]], known: Sequence[tuple[str, Interval]]) -> str:
-    """Which of the points found are above every spec made by hand with 95 % confidence.
+    """Say which of the points found are above every spec made by hand with 95 % confidence.
 
     >>> beaten([("a", interval([0.9, 0.9]))], [("b", interval([0.1, 0.1]))])
     'above all 1 made by hand: a; the best of those: b with 0.100 ± 0.000'

@@ -18,7 +18,7 @@ TEST: Final = "(Welch's t, corrected by Holm for all comparisons with the best)"
 
 
 def table(space: Space, entries: Sequence[Entry], packaged: Sequence[Entry] = ()) -> str:
-    """Markdown: within the budget first, then over it, then what failed on a task or at all.
+    """Return Markdown: specs within the budget, those over it, then what failed in part or whole.
 
     ``packaged`` are the same specs, each in its own block, to stand in a column beside those in
     the space's, if any of them was measured.
@@ -56,7 +56,7 @@ def table(space: Space, entries: Sequence[Entry], packaged: Sequence[Entry] = ()
 
 
 def _ties(within: Sequence[Entry], first: Sequence[str]) -> str:
-    """Who is not told apart from the best, in words."""
+    """Say in words which specs are not told apart from the best."""
     if len(within) < 2:
         return ""
     if min(len(e.seeds) for e in within) < 2:
@@ -132,7 +132,7 @@ def _cell(entry: Entry, task: str) -> str:
 
 
 def _reasons(entry: Entry) -> str:
-    """Why tasks were not run, each reason once with its tasks."""
+    """Say why tasks were not run, each reason once with its tasks."""
     found: dict[str, list[str]] = {}
     for task, why in entry.failed.items():
         found.setdefault(why, []).append(task)

@@ -50,7 +50,7 @@ def find_significant(tests: Mapping[str, float]) -> set[str]:
 
 
 def _p_value(high: Sequence[float], low: Sequence[float]) -> float:
-    """How likely such a distance is where ``low`` is not lower; 1 where seeds are too few."""
+    """Return how likely such a distance is if ``low`` is not lower; 1 where seeds are too few."""
     if min(len(high), len(low)) < 2:
         return 1.0
     if max(high) == min(high) and max(low) == min(low):  # SciPy has no answer without variance

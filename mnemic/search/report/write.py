@@ -44,7 +44,7 @@ class Summary:
     report: Path
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the report's summary as plain data."""
         return {
             "study": self.study,
             "folder": str(self.folder),
@@ -79,7 +79,7 @@ def write(search: Search) -> Summary:
 
 
 def _said(again: Mapping[str, Interval | str], own: Collection[str]) -> str:
-    """What the fresh seeds say, ``own`` being the names of points that were found."""
+    """Say in words what the fresh seeds show; ``own`` names the points that were found."""
     sure = [(name, found) for name, found in again.items() if isinstance(found, Interval)]
     if not sure:
         return ""
@@ -103,12 +103,12 @@ def confirm_best(search: Search) -> list[Confirmed]:
 
 
 def intervals(found: Sequence[Confirmed]) -> dict[str, Interval | str]:
-    """Of each spec the interval of its mean skill, or why there is none."""
+    """Return, for each spec, the interval of its mean skill, or why there is none."""
     return {one.name: interval(by_seed(one.runs)) if one.runs else one.why for one in found}
 
 
 def ends(records: Sequence[Record]) -> dict[str, int]:
-    """How many trials ended how; those that did not, by Optuna's state."""
+    """Count how many trials ended how; those that did not end, by Optuna's state."""
     found = Counter(one.kind or one.state.name.lower() for one in records)
     return dict(found.most_common())
 

@@ -10,7 +10,7 @@ from mnemic.search.space.choices import Answer, Ask, Choice, Choose, Node, resol
 
 
 def by_chance(source: random.Random) -> Ask:
-    """Every option alike; numbers uniform, or log-uniform where a range says so."""
+    """Choose by chance: every option alike; numbers uniform, or log-uniform where asked."""
 
     def ask(_: str, choice: Choice) -> Answer:
         if isinstance(choice, Choose):
@@ -25,7 +25,7 @@ def by_chance(source: random.Random) -> Ask:
 
 
 def by_answers(answers: Mapping[str, Answer]) -> Ask:
-    """As told.
+    """Choose as the answers say.
 
     Raises:
         Unanswered: (when called) a choice that is not told.
@@ -48,7 +48,7 @@ class Unanswered(Exception):
 
 
 def every(root: Node) -> Iterator[dict[str, Answer]]:
-    """All ways to choose, the last choice varying fastest.
+    """Yield all ways to choose, the last choice varying fastest.
 
     Raises:
         ValueError: a range without a step, with its name.
@@ -74,7 +74,7 @@ def _answers(name: str, choice: Choice) -> tuple[Answer, ...]:
 
 
 def _rounded(choice: Choice, source: random.Random) -> Answer:
-    """An integer, log-uniform."""
+    """Draw an integer, log-uniform."""
     assert not isinstance(choice, Choose)
     low, high = math.log(choice.low - 0.5), math.log(choice.high + 0.5)
     return round(math.exp(source.uniform(low, high)))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def trained(name: str, entry: TaskEntry, rung: str | None = None) -> Task[Any]:
-    """The task of an entry; at another ``rung`` where one is told.
+    """Return the task of an entry, at its own rung or at ``rung``.
 
     Raises:
         UsageError: no such task, rung or option, or a task of the memory alone.
@@ -29,7 +29,7 @@ def trained(name: str, entry: TaskEntry, rung: str | None = None) -> Task[Any]:
 
 
 def untrained(rung: Rung) -> MemoryTask[Any]:
-    """The task of an untrained rung.
+    """Return the task of an untrained rung.
 
     Raises:
         UsageError: no such task or rung, or a task that a model is trained on.
@@ -44,7 +44,7 @@ def untrained(rung: Rung) -> MemoryTask[Any]:
 
 
 def issues(space: Space) -> list[Issue]:
-    """Everything that the settings name and that is not there."""
+    """List all that the settings name and that is not there."""
     where = _Where(space)
     return [*_tasks(space, where), *_rungs(space, where), *_objectives(space, where),
             *_specs(space, where)]  # fmt: skip

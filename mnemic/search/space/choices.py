@@ -96,8 +96,8 @@ class Resolved:
 
 
 def parse(document: Document, data: Mapping[str, Any]) -> tuple[Branch, list[Issue]]:
-    """The tree of a space's spec, without choices that are empty or make no sense, and why each of
-    these makes none."""
+    """Parse a space's spec into a tree, without choices that are empty or make no sense, and
+    return with it why each of these makes none."""
     reader = _Reader(document)
     root = reader.node(data, ())
     assert isinstance(root, Branch)
@@ -105,18 +105,18 @@ def parse(document: Document, data: Mapping[str, Any]) -> tuple[Branch, list[Iss
 
 
 def resolve(node: Node, ask: Ask) -> Resolved:
-    """The data of a tree, each choice made by ``ask``; the order is that of the text."""
+    """Return the data of a tree in the text's order, each choice made by ``ask``."""
     walk = _Walk(ask)
     return Resolved(walk.value(node, (), ""), walk.places, walk.answers)
 
 
 def choices(node: Node) -> Iterator[tuple[str, Choice, dict[str, Answer]]]:
-    """Every choice by name, with the answers under which it is asked at all."""
+    """Yield every choice by name, with the answers under which it is asked at all."""
     yield from _choices(node, (), "", {})
 
 
 def count(node: Node) -> float:
-    """How many ways there are to choose; infinite where a range is continuous."""
+    """Count the ways to choose; infinite where a range is continuous."""
     match node:
         case Plain():
             return 1
@@ -205,7 +205,7 @@ Step = TypeVar("Step", bound=str | int)
 
 
 def _there(nodes: Iterable[tuple[Step, Node | None]]) -> tuple[tuple[Step, Node], ...]:
-    """What a choice could be made of."""
+    """Drop the nodes that are None, which could not be read."""
     return tuple((step, node) for step, node in nodes if node is not None)
 
 
@@ -218,7 +218,7 @@ class _Walk:
         self.answers: dict[str, Answer] = {}
 
     def value(self, node: Node, place: Place, context: str) -> Any:
-        """The data of a node; ``context`` tells the options taken around it."""
+        """Return the data of a node; ``context`` tells the options taken around it."""
         self.places[place] = node.place
         match node:
             case Plain(value=value):
@@ -257,7 +257,7 @@ def _choices(
 
 
 def _named(place: Place, context: str) -> str:
-    """``bias``, and inside of an option ``bias=huber.delta``.
+    """Return a choice's name: ``bias``, and inside of an option ``bias=huber.delta``.
 
     ``context`` is the name of the option taken, and the place where it stands.
     """
@@ -269,7 +269,7 @@ def _named(place: Place, context: str) -> str:
 
 
 def _labels(options: list[Any]) -> tuple[str, ...]:
-    """A short word for each option, no two alike."""
+    """Return a short word for each option, no two alike."""
     labels: list[str] = []
     for option in options:
         label, again = _label(option), 2
@@ -291,7 +291,7 @@ def _short(text: str) -> str:
 
 
 def _flow(data: Any) -> str:
-    """A value on one line, as a spec would write it, choices within left out."""
+    """Write a value on one line, as a spec would, choices within left out."""
     match data:
         case None | bool():
             return {None: "null", True: "true", False: "false"}[data]

@@ -34,6 +34,6 @@ def _constant(text: str) -> bool:
 
 
 def _writes_values(spec: Spec) -> bool:
-    """Whether what is written depends on v; a role that leaves it out makes a value of its own."""
+    """Return whether what is written depends on v; a role without it makes its own value."""
     value = spec.keys.value
     return value is None or value.expr is None or re.search(r"\bv\b", value.expr) is not None

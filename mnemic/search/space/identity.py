@@ -14,7 +14,7 @@ from mnemic.dsl.starts import start_of
 
 
 def identity(rule: Rule) -> str:
-    """SHA-256 of all that a layer of the rule depends on, however it is spelled.
+    """Hash (SHA-256) all that a layer of the rule depends on, however it is spelled.
 
     That is the canonical form of the rule, in which coefficients have no names; of each of them
     where it comes from, what it varies over, its range and its start; and those parts of a spec
@@ -37,7 +37,7 @@ def facts(rule: Rule) -> str:
 
 
 def _facts(symbol: str, declared: dict[str, Coefficient]) -> str:
-    """How a coefficient comes about; ``symbol`` is its name, perhaps with an index."""
+    """Return how a coefficient comes about; ``symbol`` is its name, perhaps with an index."""
     fits = [name for name in declared if symbol.startswith(name)]
     name = max(fits, key=len, default="")
     if not name:
@@ -49,7 +49,7 @@ def _facts(symbol: str, declared: dict[str, Coefficient]) -> str:
 
 
 def _unseen(spec: Spec, rule: Rule) -> str:
-    """The parts of a spec that stand for themselves."""
+    """Return the parts of a spec that no equation shows, as a text."""
     own = [role for role, key in dict(spec.keys).items() if key is not None and key.own]
     parts: dict[str, Any] = {
         "block": _plain(spec.block),

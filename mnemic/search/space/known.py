@@ -33,7 +33,7 @@ MOST = 5000
 
 
 def answers_of(space: Space, spec: Spec) -> dict[str, Answer] | None:
-    """The answers that give the spec's meaning; None where the space does not hold it.
+    """Find the answers that give the spec's meaning; None where the space does not hold it.
 
     The block is the space's, where nothing is chosen in it: the spec's rule is looked for; what
     the spec's block leaves open (heads, sizes) is as the space has it first. One axis after the
@@ -54,14 +54,14 @@ def answers_of(space: Space, spec: Spec) -> dict[str, Answer] | None:
 
 
 def chosen(node: Node | None) -> bool:
-    """Whether there is a choice in a part of a space."""
+    """Return whether there is a choice in a part of a space."""
     return node is not None and any(True for _ in choices(node))
 
 
 def _axis(
     space: Space, name: str, written: Mapping[str, Node], spec: Spec
 ) -> dict[str, Answer] | None:
-    """The answers of one axis: what the space writes there, over what it extends."""
+    """Find the answers of one axis, from what the space writes there over what it extends."""
     items = {k: written[k] for k in ("extends", name) if k in written}
     root = Branch((("name", Plain(space.name, ("name",))), *items.items()), (), True)
     numbers = spec.model_dump(mode="json", by_alias=True)
@@ -72,14 +72,14 @@ def _axis(
 
 
 def _says(value: Any, wanted: Any) -> bool:
-    """Whether an axis as written says what is wanted; a block may say more."""
+    """Return whether an axis as written says what is wanted; a block may say more."""
     if not (isinstance(value, Block) and isinstance(wanted, Block)):
         return bool(value == wanted)
     return all(getattr(value, field) == told for field, told in wanted if told is not None)
 
 
 def _ways(root: Branch, numbers: Mapping[str, Any]) -> Iterator[tuple[dict[str, Answer], Resolved]]:
-    """Every way to choose; ranges take the number that stands at their place."""
+    """Yield every way to choose; ranges take the number that stands at their place."""
     waiting: list[dict[str, Answer]] = [{}]
     while waiting:
         given = waiting.pop()
@@ -106,7 +106,7 @@ def _within(choice: Range, number: float) -> bool:
 
 
 def _number(name: str, numbers: Any) -> float | None:
-    """The number at a choice's place; a fixed coefficient's where one stands there."""
+    """Return the number at a choice's place; a fixed coefficient's where one stands there."""
     place = ".".join(step.partition("=")[0] for step in name.split("."))
     for step in place.split("."):
         if not isinstance(numbers, Mapping) or step not in numbers:
@@ -119,7 +119,7 @@ def _number(name: str, numbers: Any) -> float | None:
 
 
 def _value(space: Space, resolved: Resolved, name: str) -> Any:
-    """What an axis means as it is written; None where it means nothing."""
+    """Return what an axis means as it is written; None where it means nothing."""
     document = replace(space.placed(resolved), data=resolved.data)
     try:
         spec = Spec.model_validate(merged(stack(document)), by_alias=True, by_name=False)

@@ -64,7 +64,7 @@ def _axis(name: str, field: str, *parts: str) -> Axis:
 
 
 def _rest(name: str, field: str, *others: str) -> Axis:
-    """An axis of all entries of a field but others."""
+    """Return an axis of all entries of a field but others."""
     entry = type(getattr(Spec(name="any"), field))
     return Axis(name, field, tuple(part for part in entry.model_fields if part not in others))
 
@@ -154,7 +154,7 @@ def _packaged() -> tuple[Spec, ...]:
 
 
 def _simple(axis: Axis) -> Iterator[Any]:
-    """The default, and of a family every kind that needs no numbers."""
+    """Yield the default, and of a family every kind that needs no numbers."""
     default = axis.of(Spec(name="any"))
     yield default
     if not isinstance(default, Family):
@@ -167,7 +167,7 @@ def _simple(axis: Axis) -> Iterator[Any]:
 
 
 def _changed(spec: Spec, axis: Axis) -> Iterator[Spec]:
-    """The spec with each other value of the axis."""
+    """Yield the spec with each other value of the axis."""
     now = axis.of(spec)
     plain = {"title": None, "source": None, "notes": None, "published": ()}
     for value in values(axis):
@@ -178,7 +178,7 @@ def _changed(spec: Spec, axis: Axis) -> Iterator[Spec]:
 
 
 def _ruled(changed: Spec, axis: Axis) -> tuple[Spec, Rule]:
-    """The spec and its rule; a coefficient that the value names comes along where it has to.
+    """Derive a spec's rule; a coefficient that the value names comes along where it has to.
 
     Raises:
         InvalidSpec: the spec is none, or has no code.
@@ -193,7 +193,7 @@ def _ruled(changed: Spec, axis: Axis) -> tuple[Spec, Rule]:
 
 
 def _with_coefficients(changed: Spec, axis: Axis) -> Spec | None:
-    """The spec with the coefficients of its own that its value on the axis names elsewhere."""
+    """Return the spec with coefficients that its axis's value names, as packaged elsewhere."""
     value = axis.of(changed)
     written = str(value)
     for owner in _packaged():
@@ -208,7 +208,7 @@ def _with_coefficients(changed: Spec, axis: Axis) -> Spec | None:
 
 
 def _rule(changed: Spec) -> Rule:
-    """The derived rule of a spec that was put together."""
+    """Derive the rule of a spec that was put together, and refuse one without code."""
     rule = derive(load(short(changed)))
     if rule.structure.missing is not None:
         raise InvalidSpec((Issue(rule.structure.missing),))
@@ -217,7 +217,7 @@ def _rule(changed: Spec) -> Rule:
 
 
 def _alike(one: Rule, other: Rule) -> bool:
-    """Whether two rules are the same, with coefficients that come about in the same ways."""
+    """Return whether two rules are the same, with coefficients that come about alike."""
     return facts(one) == facts(other) and same(one, other, SECONDS)
 
 

@@ -65,11 +65,11 @@ def in_block(spec: Spec, block: Block) -> Spec:
 
 
 def _written(block: Block) -> dict[str, Any]:
-    """Every entry, defaults too, so that no entry of a base of the space comes through."""
+    """Return every entry, defaults too, so that no entry of a base of the space comes through."""
     data: dict[str, Any] = block.model_dump(mode="json", by_alias=True)
     return {k: v for k, v in data.items() if k not in OWN or k in block.model_fields_set}
 
 
 def _without(positions: Any) -> dict[Any, Any]:
-    """The positions outside of the block, whose text is not the space's any more."""
+    """Return the positions outside of the block, whose text is not the space's any more."""
     return {place: at for place, at in positions.items() if place[:1] != ("block",)}

@@ -42,7 +42,7 @@ class Preview:
     classes: dict[str, int]
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data; a size that is infinite as null."""
+        """Return the preview as plain data; a size that is infinite as null."""
         return {
             "size": self.size if self.size < float("inf") else None,
             "sampled": self.sampled,
@@ -98,7 +98,7 @@ Seen = tuple[str | None, str, str]
 
 
 def _looked_at(space: Space, ask: Any, known: dict[str, Seen]) -> tuple[dict[str, Answer], Seen]:
-    """One point: its answers, and what is seen of its spec; ``known`` of specs drawn before."""
+    """Draw one point; return its answers and what is seen of its spec (``known``: seen before)."""
     answers: dict[str, Answer] = {}
 
     def noted(name: str, choice: Any) -> Answer:
@@ -146,7 +146,7 @@ def demand_points(space: Space, samples: int = 100, seed: int = 0) -> None:
 
 
 def reason_of(error: InvalidSpec, name: str) -> str:
-    """Why a spec is none, with the place in it, but without the position or the spec's name."""
+    """Say why a spec is none, with the place in it, but without position or the spec's name."""
     first = error.issues[0]
     where = first.where.rpartition(" ")[2]
     known = "" if ":" in where or where.startswith(name) else where

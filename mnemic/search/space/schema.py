@@ -25,7 +25,7 @@ _RANGE: Final = {
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a space as it is written."""
+    """Return the JSON Schema (draft 2020-12) of a space as it is written."""
     specs, settings = of_specs(), SpaceEntry.model_json_schema(by_alias=True, mode="validation")
     opener = _Opener(specs.get("$defs", {}))
     properties = {
@@ -52,7 +52,7 @@ class _Opener:
         self.defined = defined
 
     def inside(self, given: Any) -> Any:
-        """Every property and item within a schema opened; the schema itself as it is."""
+        """Return the schema with every property and item within it opened to choices."""
         if isinstance(given, list):
             return [self.inside(item) for item in given]
         if not isinstance(given, dict):
@@ -69,7 +69,7 @@ class _Opener:
         return found
 
     def opened(self, given: dict[str, Any]) -> dict[str, Any]:
-        """The schema, or a choice of what it allows."""
+        """Return a schema that allows what this one does, or a choice of it."""
         numbers = [{"$ref": "#/$defs/Range"}] if self.numeric(given) else []
         options = {"anyOf": [given, *numbers]}
         choose = {
@@ -81,6 +81,6 @@ class _Opener:
         return {"anyOf": [given, choose, *numbers]}
 
     def numeric(self, given: dict[str, Any]) -> bool:
-        """Whether a number may stand here."""
+        """Return whether a number may stand here."""
         kinds = [given, *given.get("anyOf", [])]
         return any(kind.get("type") in ("number", "integer") for kind in kinds)

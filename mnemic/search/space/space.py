@@ -95,7 +95,7 @@ class Space:
         return {"spec": spec, "search": self.settings.identity}
 
     def point(self, ask: Ask) -> Point:
-        """The point that ``ask`` chooses.
+        """Return the point that ``ask`` chooses.
 
         Raises:
             InvalidSpec: it is no valid spec; the places are those of the space's text.
@@ -109,7 +109,7 @@ class Space:
         return Point(found.answers, spec)
 
     def placed(self, found: Resolved) -> Document:
-        """A resolved tree as a document whose positions are those of the space's text."""
+        """Return a resolved tree as a document whose positions are those of the space's text."""
         return _placed(self.document, found)
 
 
@@ -161,7 +161,7 @@ def load_space(source: Source | os.PathLike[str]) -> Space:
 
 
 def _settings(document: Document, wrong: list[Issue]) -> Settings | None:
-    """What stands under ``search``; None where it is ``wrong``, which is added there."""
+    """Read what stands under ``search``; None if invalid, with its issues added to ``wrong``."""
     data = {"search": document.data["search"]}
     try:
         return SpaceEntry.model_validate(data, by_alias=True, by_name=False).search
@@ -172,7 +172,7 @@ def _settings(document: Document, wrong: list[Issue]) -> Settings | None:
 
 
 def _structure(document: Document, root: Branch, whole: bool) -> list[Issue]:
-    """What is wrong with each option by itself, whatever the others are.
+    """List what is wrong with each option by itself, whatever the others are.
 
     Without ``whole`` a part could not be read, and what it has is not missed.
     """
@@ -185,7 +185,7 @@ def _structure(document: Document, root: Branch, whole: bool) -> list[Issue]:
 
 
 def _one_by_one(root: Branch) -> Iterator[dict[str, Answer]]:
-    """Answers under which each option, and each end of a range, is taken at least once."""
+    """Yield answers under which each option, and each end of a range, is taken at least once."""
     yield {}
     for name, choice, given in choices(root):
         ends = choice.labels if isinstance(choice, Choose) else (choice.low, choice.high)
@@ -194,7 +194,7 @@ def _one_by_one(root: Branch) -> Iterator[dict[str, Answer]]:
 
 
 def _first(given: Mapping[str, Answer]) -> Ask:
-    """The given answers; else the first option, or the low end."""
+    """Choose by the given answers, else the first option, or the low end."""
 
     def ask(name: str, choice: Choice) -> Answer:
         plain = choice.low if isinstance(choice, Range) else choice.labels[0]
@@ -204,7 +204,7 @@ def _first(given: Mapping[str, Answer]) -> Ask:
 
 
 def _of_spec(layers: Layers, whole: bool) -> Iterator[Issue]:
-    """What makes no sense in entries and expressions, whatever stands elsewhere.
+    """Yield what makes no sense in entries and expressions, whatever stands elsewhere.
 
     Without ``whole`` a part could not be read, and what it has is not missed.
     """

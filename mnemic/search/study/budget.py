@@ -24,7 +24,7 @@ LOOKS: Final = 20
 
 
 def bounds(settings: Settings, log: Path) -> dict[str, float]:
-    """The upper bound of each cost that has one.
+    """Return the upper bound of each cost that has one.
 
     Raises:
         UsageError: the reference cannot be built with the space's model.
@@ -80,12 +80,12 @@ def demand_budget(space: Space, limits: dict[str, float], log: Path) -> None:
 
 
 def _some(space: Space) -> Iterator[Spec]:
-    """Up to `LOOKS` valid points: those to begin with, and then drawn ones."""
+    """Yield up to `LOOKS` valid points: those to begin with, and then drawn ones."""
     yield from islice(_valid(space), LOOKS)
 
 
 def _valid(space: Space) -> Iterator[Spec]:
-    """Points that are specs, of so many that are asked for."""
+    """Yield the points to begin with, and then drawn ones, that are valid specs."""
     chance = by_chance(random.Random(0))
     asked = (by_answers(answers) for _, answers in starts(space))
     for ask in chain(asked, repeat(chance, 10 * LOOKS)):

@@ -35,7 +35,7 @@ class Confirmed:
 
 
 def by_hand(space: Space, name: str) -> Spec:
-    """A spec by name or path, in the space's block; see `fitted`."""
+    """Load a spec by name or path, in the space's block; see `fitted`."""
     return fitted(space, load(name))
 
 
@@ -67,7 +67,7 @@ def confirm(
 
 
 def _confirmed(space: Space, name: str, spec: Spec, folder: Path) -> Confirmed:
-    """Each seed in a process of its own."""
+    """Train a spec with each fresh seed, in a process of its own."""
     settings = space.settings
     runs: list[Run] = []
     for seed in range(FRESH, FRESH + settings.confirm.seeds):
@@ -82,7 +82,7 @@ def _confirmed(space: Space, name: str, spec: Spec, folder: Path) -> Confirmed:
 
 
 def confirmed(space: Space, folder: Path) -> list[Confirmed]:
-    """What an earlier confirmation of this space left."""
+    """Load what an earlier confirmation of this space left."""
     path = folder / NAME
     if not path.is_file():
         return []

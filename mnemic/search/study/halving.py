@@ -14,7 +14,7 @@ Values = Sequence[float]
 
 
 def goes_on(values: Values, others: Sequence[Values], keep: float) -> bool:
-    """Whether a point is in the best share ``keep`` of those that came to the rung so far.
+    """Return whether a point is in the best share ``keep`` of those that came to the rung so far.
 
     Points are ordered by how many others dominate them, which for one value is their order.
     With n points the best max(1, floor(keep n)) go on, and what ties with them; of very many, the
@@ -33,6 +33,6 @@ def goes_on(values: Values, others: Sequence[Values], keep: float) -> bool:
 
 
 def dominates(one: Values, other: Values) -> bool:
-    """Whether ``one`` is no worse in any value and better in one; NaN is never better."""
+    """Return whether ``one`` is no worse in any value and better in one; NaN is never better."""
     pairs = list(zip(one, other, strict=True))
     return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)

@@ -107,7 +107,7 @@ def _answer(
 
 
 def _interrupted(process: BaseProcess) -> Failure:
-    """Let the process save, then end it."""
+    """Let the process save, then end it; return that it was interrupted."""
     if process.pid is not None and process.is_alive():
         os.kill(process.pid, signal.SIGINT)
         process.join(PATIENCE)
@@ -115,13 +115,13 @@ def _interrupted(process: BaseProcess) -> Failure:
 
 
 def _end(process: BaseProcess) -> None:
-    """Whatever it was asked for is told or saved: no need to wait for it to tidy up."""
+    """End a process at once: what it was asked for is told or saved, so it need not tidy up."""
     process.kill()
     process.join()
 
 
 def _to_failure(error: MnemicError) -> Failure:
-    """An error of ours, as the process sent it."""
+    """Return an error of ours, as the process sent it, as a failure."""
     match error:
         case InvalidSpec():
             return Failure("refused", str(error).splitlines()[0])
@@ -133,7 +133,7 @@ def _to_failure(error: MnemicError) -> Failure:
 
 
 def _death(code: int, memory: float, log: Path) -> Failure:
-    """Why a process ended without a word: a signal, or the last line that it printed."""
+    """Say why a process ended without a word: a signal, or the last line that it printed."""
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     last = lines[-1] if lines else ""
     said = "\n".join(lines[-5:])
@@ -151,7 +151,7 @@ def _death(code: int, memory: float, log: Path) -> Failure:
 def _call(
     theirs: Connection, function: Callable[..., Any], arguments: Any, memory: float, log: str
 ) -> None:
-    """In the process: call, and send what came of it; other exceptions end it and are printed."""
+    """Call a function in the process and send the result; exceptions not ours end it."""
     _print_to(log)
     threading.Thread(target=_follow, args=(theirs,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
@@ -172,7 +172,7 @@ def _print_to(log: str) -> None:
 
 
 def _follow(theirs: Connection) -> None:
-    """End when the process that asked has ended: nothing would hear the answer."""
+    """End this process when the one that asked has ended: nothing would hear the answer."""
     theirs.poll(None)
     os._exit(1)
 

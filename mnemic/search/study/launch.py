@@ -34,7 +34,7 @@ class Cluster:
 
 
 def submit(arguments: Sequence[str], folder: Path, cluster: Cluster) -> list[str]:
-    """Submit ``mnemic search`` with these arguments; the jobs' names.
+    """Submit ``mnemic search`` with these arguments, and return the jobs' names.
 
     A worker that runs out of time is asked to stop before, saves, and its trial is put back.
 
@@ -66,5 +66,5 @@ def submit(arguments: Sequence[str], folder: Path, cluster: Cluster) -> list[str
 
 
 def worker(arguments: list[str]) -> None:
-    """Run the command; raises where it fails."""
+    """Run ``mnemic search`` with these arguments; raise where it fails."""
     subprocess.run([sys.executable, "-m", "mnemic", "search", *arguments], check=True)

@@ -14,7 +14,7 @@ PROC = Path("/proc")
 
 @cache
 def machine() -> str:
-    """This machine since it was started, as far as process numbers mean the same."""
+    """Name this machine since it was started, as far as process numbers mean the same."""
     found = [socket.gethostname()]
     boot, space = PROC / "sys/kernel/random/boot_id", PROC / "self/ns/pid"
     if boot.is_file():
@@ -23,13 +23,13 @@ def machine() -> str:
 
 
 def owner(number: int) -> dict[str, Any]:
-    """This process, as the one that does a trial of the study."""
+    """Describe this process, as the one that does a trial of the study."""
     pid = os.getpid()
     return {"machine": machine(), "pid": pid, "started": _started(pid), "trial": number}
 
 
 def dead(told: Mapping[str, Any] | None, number: int) -> bool:
-    """Whether the process that does a trial is certain to have ended: one of this machine.
+    """Return whether a trial's process, of this machine, is certain to have ended.
 
     A trial that was put back has what was told of the one before it, which says nothing.
     """
@@ -39,7 +39,7 @@ def dead(told: Mapping[str, Any] | None, number: int) -> bool:
 
 
 def _started(pid: int) -> str | None:
-    """When a process was started, in the system's count; None where it has ended."""
+    """Return when a process was started, in the system's count; None where it has ended."""
     stat = PROC / str(pid) / "stat"
     if not (PROC / "self" / "stat").is_file():
         return _there(pid)
@@ -51,7 +51,7 @@ def _started(pid: int) -> str | None:
 
 
 def _there(pid: int) -> str | None:
-    """Whether there is such a process, where the system does not tell when it was started."""
+    """Return "unknown" if there is a process, where the system has no start times; else None."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -86,7 +86,7 @@ class Patience:
 
 
 def gone(error: BaseException) -> bool:
-    """Whether an error says that the storage cannot be reached now, rather than that it refuses."""
+    """Return whether an error says that the storage cannot be reached, not that it refuses."""
     cause = error if isinstance(error, DBAPIError) else error.__cause__
     if isinstance(cause, DBAPIError) and cause.connection_invalidated:
         return True

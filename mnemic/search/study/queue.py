@@ -46,13 +46,13 @@ def demand_grid(space: Space) -> None:
 
 
 def _known(study: Study) -> set[str]:
-    """The points that were put into a study, each by what tells it from others."""
+    """Return the points that were put into a study, each by what tells it from others."""
     trials = study.get_trials(deepcopy=False)
     return {_key(one.system_attrs.get("fixed_params", one.params)) for one in trials}
 
 
 def _key(answers: Mapping[str, Any]) -> str:
-    """What tells a point from others; numbers count to twelve digits."""
+    """Return what tells a point from others; numbers count to twelve digits."""
     told = {n: f"{x:.12g}" if isinstance(x, float) else x for n, x in answers.items()}
     return json.dumps(told, sort_keys=True)
 

@@ -82,7 +82,7 @@ class Record:
         }
 
     def runs(self, rung: int) -> list[Run]:
-        """The training runs of a rung."""
+        """Return the training runs of a rung."""
         return [run_of(told) for told in self.rungs.get(rung, {}).get("runs", ())]
 
     @property
@@ -92,7 +92,7 @@ class Record:
 
 
 def record(trial: FrozenTrial) -> Record:
-    """A trial as Optuna keeps it."""
+    """Return the record of a trial as Optuna keeps it."""
     return Record(
         number=trial.number,
         kind=trial.user_attrs.get(KIND),
@@ -105,13 +105,13 @@ def record(trial: FrozenTrial) -> Record:
 
 
 def run_of(told: dict[str, Any]) -> Run:
-    """A run from plain data."""
+    """Return the run that plain data tells."""
     curve = tuple((int(step), float(score)) for step, score in told["curve"])
     return Run(**{**told, "curve": curve})
 
 
 def distinct(records: Iterable[Record]) -> Iterator[Record]:
-    """The first of every rule, failures and duplicates left out."""
+    """Yield the first trial of every rule, failures and duplicates left out."""
     seen = set[str]()
     for one in records:
         known = one.identity

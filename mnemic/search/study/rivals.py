@@ -19,7 +19,7 @@ ALL = "all"
 
 
 def rivals(space: Space, logs: Path, told: Callable[[str], None]) -> Iterator[Spec]:
-    """Each spec that ``confirm: {against: …}`` names, in the space's block.
+    """Yield each spec that ``confirm: {against: …}`` names, in the space's block.
 
     ``all`` stands for every packaged spec that fits the block and is within the budget; what is
     left out is told with the reason. A spec that is named itself is taken as it is.
@@ -49,7 +49,7 @@ def rivals(space: Space, logs: Path, told: Callable[[str], None]) -> Iterator[Sp
 
 
 def _over(space: Space, spec: Spec, limits: dict[str, float], log: Path) -> str:
-    """Why a spec is not within the budget, or cannot be looked at; empty where it is."""
+    """Say why a spec is over the budget or cannot be looked at; empty where it is within."""
     if not limits:
         return ""
     settings = space.settings

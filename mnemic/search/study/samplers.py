@@ -22,7 +22,7 @@ POPULATION: Final = 24
 
 
 def sampler(name: str, seed: int) -> BaseSampler:
-    """The sampler of that name.
+    """Return the sampler of that name.
 
     ``grid`` takes points from the study's queue, which holds them all; none is ever asked for.
     """
@@ -32,7 +32,7 @@ def sampler(name: str, seed: int) -> BaseSampler:
 
 
 def _tpe(seed: int) -> BaseSampler:
-    """Axes together, in groups that are asked for together."""
+    """Make a TPE sampler that proposes axes together, in groups that are asked for together."""
     return TPESampler(seed=seed, n_startup_trials=STARTUP, multivariate=True, group=True)
 
 

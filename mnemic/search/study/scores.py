@@ -36,7 +36,7 @@ class Interval:
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """The mean of one value a seed.
+    """Return the mean of one value a seed with its 95 % interval.
 
     >>> str(interval([0.5, 0.6, 0.7]))
     '0.600 ± 0.248'
@@ -49,12 +49,12 @@ def interval(values: Sequence[float]) -> Interval:
 
 
 def _t(degrees: float) -> float:
-    """Student's t for two-sided 95 %."""
+    """Return Student's t for two-sided 95 %."""
     return float(stdtrit(degrees, 0.975))
 
 
 def above(one: Interval, other: Interval) -> bool:
-    """Whether a mean is above another: the 95 % interval of their difference is (Welch, 1947).
+    """Return whether a mean is above another: their difference's 95 % interval is (Welch, 1947).
 
     The half width is t_ν √(a + b), with a and b the means' squared standard errors and
     ν = (a + b)² / (a²/(n − 1) + b²/(m − 1)). False with one seed.
@@ -72,7 +72,7 @@ def above(one: Interval, other: Interval) -> bool:
 
 
 def by_task(runs: Iterable[Run]) -> dict[str, list[float]]:
-    """The skills on each task, one a seed."""
+    """Return the skills on each task, one a seed."""
     found: dict[str, list[float]] = {}
     for run in runs:
         found.setdefault(run.task, []).append(run.skill)
@@ -80,7 +80,7 @@ def by_task(runs: Iterable[Run]) -> dict[str, list[float]]:
 
 
 def by_seed(runs: Iterable[Run]) -> list[float]:
-    """The mean skill over tasks, one a seed."""
+    """Return the mean skill over tasks, one a seed."""
     found: dict[int, list[float]] = {}
     for run in runs:
         found.setdefault(run.seed, []).append(run.skill)
@@ -88,7 +88,7 @@ def by_seed(runs: Iterable[Run]) -> list[float]:
 
 
 def measured(runs: Sequence[Run], seen: Mapping[str, Any]) -> dict[str, float]:
-    """Every objective: ``mean``, each task, each cost."""
+    """Return every objective: ``mean``, each task, each cost."""
     skills = {task: math.fsum(found) / len(found) for task, found in by_task(runs).items()}
     return {
         **skills,

@@ -80,11 +80,11 @@ class Search:
         return self.folder / "runs"
 
     def records(self) -> list[Record]:
-        """All trials so far, of every worker."""
+        """Return all trials so far, of every worker."""
         return [self._record(trial) for trial in self.study.get_trials(deepcopy=False)]
 
     def _record(self, trial: FrozenTrial) -> Record:
-        """A trial's record, kept where it can change no more."""
+        """Return a trial's record, kept where it can change no more."""
         known = self._finished.get(trial.number)
         if known is None:
             known = record(trial)
@@ -93,7 +93,7 @@ class Search:
         return known
 
     def wanted(self) -> str | None:
-        """Why no further trial is wanted; None where one is, that of a dead worker too."""
+        """Say why no further trial is wanted; None where one is, that of a dead worker too."""
         self._fail_dead()
         self.patience.call(bring_back, self.storage)
         self.patience.call(begin, self.storage, [one._trial_id for one in self._running()])
@@ -128,7 +128,7 @@ class Search:
         return self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
 
     def unclaimed(self) -> bool:
-        """Whether a trial runs of which nobody says that he does it.
+        """Return whether a trial runs that no worker has claimed.
 
         Its worker took it and is about to say so, or has died before it could; then the trial is
         put back after a grace.
@@ -137,7 +137,7 @@ class Search:
         return any(owner.get("trial") != number for owner, number in told)
 
     def ask(self) -> Trial | None:
-        """The next trial: one that a dead worker left, one that waits, or a new one.
+        """Take the next trial: one that a dead worker left, one that waits, or a new one.
 
         None where a grid's points have all been taken meanwhile. SQLite locks no row that is read,
         so that two workers would take the same waiting trial: they ask one after another.
@@ -239,7 +239,7 @@ def open_search(
 
 
 def _bounds(search: Search) -> dict[str, float]:
-    """The bounds, found once for all workers."""
+    """Return the bounds of costs, found once for all workers."""
     kept: dict[str, float] | None = search.study.user_attrs.get(BOUNDS)
     if kept is None:
         kept = bounds(search.space.settings, search.folder / "logs" / "reference.log")
@@ -248,13 +248,13 @@ def _bounds(search: Search) -> dict[str, float]:
 
 
 def directions(space: Space) -> list[StudyDirection]:
-    """Of each objective: skills are to grow, costs to shrink."""
+    """Return the direction of each objective: skills are to grow, costs to shrink."""
     low, high = StudyDirection.MINIMIZE, StudyDirection.MAXIMIZE
     return [low if name in COSTS else high for name in space.settings.objectives]
 
 
 def _study(space: Space, storage: RDBStorage) -> tuple[Study, bool]:
-    """The study of the space, and whether this call made it."""
+    """Return the study of the space, and whether this call made it."""
     mark = {"space": space.hash, "identity": json.dumps(space.identity, sort_keys=True)}
     try:
         study = optuna.create_study(
@@ -299,5 +299,5 @@ def _begin(search: Search) -> None:
 
 
 def _retries(found: list[Record]) -> bool:
-    """Whether the trial of a dead worker waits to be done again."""
+    """Return whether the trial of a dead worker waits to be done again."""
     return any(one.state is TrialState.WAITING and one.history > 0 for one in found)

@@ -12,7 +12,7 @@ from mnemic.search.space.space import Space
 
 
 def starts(space: Space) -> Iterator[tuple[str, dict[str, Answer]]]:
-    """The name and the answers of every spec of ``start`` that is a point of the space."""
+    """Yield the name and the answers of every spec of ``start`` that is a point of the space."""
     for name in started(space):
         found = answers_of(space, load(name))
         if found is not None:
@@ -20,7 +20,7 @@ def starts(space: Space) -> Iterator[tuple[str, dict[str, Answer]]]:
 
 
 def started(space: Space) -> tuple[str, ...]:
-    """The specs that ``start`` names; ``all`` stands for every packaged one."""
+    """Return the specs that ``start`` names; ``all`` stands for every packaged one."""
     given = space.settings.start
     every = names() if "all" in given else ()
     return (*every, *(name for name in given if name != "all" and name not in every))

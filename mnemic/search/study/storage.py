@@ -37,7 +37,7 @@ class Beat:
 def open_storage(
     url: str | None, folder: Path, beat: Beat, mounts: str | None = None
 ) -> RDBStorage:
-    """The storage of a run, reached and ready.
+    """Open the storage of a run, reached and ready.
 
     Args:
         url: as SQLAlchemy writes it; None for SQLite in ``folder``.
@@ -93,7 +93,7 @@ def _made(url: str, options: dict[str, Any], beat: Beat) -> RDBStorage:
 
 
 def _normal(url: str) -> str:
-    """The URL with a driver that is a package of today."""
+    """Return the URL with a driver that is a package of today."""
     try:
         parsed = make_url(url)
     except ArgumentError:
@@ -120,7 +120,7 @@ def _refuse_network(database: str | None, mounts: str | None) -> None:
 
 
 def filesystem(path: Path, mounts: str | None = None) -> str | None:
-    """The type of the file system that a path lies on, where the system tells it.
+    """Return the type of the file system that a path lies on, where the system tells it.
 
     >>> filesystem(Path("/data/x"), "a / ext4 rw 0 0\\nb /data nfs4 rw 0 0")
     'nfs4'
@@ -134,7 +134,7 @@ def filesystem(path: Path, mounts: str | None = None) -> str | None:
 
 
 def _silence() -> None:
-    """Optuna's notes on its experimental parts and its log of trials, which we tell ourselves."""
+    """Silence Optuna's notes on experimental parts, and its log of trials, which we tell."""
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
     warnings.filterwarnings("ignore", "Heartbeat of storage is supposed to be used", UserWarning)
     optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -113,7 +113,7 @@ def run(job: Job, folder: Path, seconds: float = math.inf) -> Run:
 
 
 def stored(place: Path) -> Run | None:
-    """What a run left in its folder, if it came to its end."""
+    """Load what a run left in its folder, if it came to its end."""
     if not (place / NAME).is_file():
         return None
     found = {"key": place.name, **json.loads((place / NAME).read_text(encoding="utf-8"))}
@@ -155,7 +155,7 @@ def _curve(place: Path) -> tuple[tuple[int, float], ...]:
 
 
 def forget(folder: Path, key: str) -> None:
-    """Throw a run away."""
+    """Throw a run's folder away."""
     shutil.rmtree(folder / key[:2] / key, ignore_errors=True)
 
 
@@ -177,12 +177,12 @@ class Clock:
         self.left = 0
 
     def start(self, steps: int, done: int) -> None:
-        """The first step begins."""
+        """Start the clock: the first step begins."""
         self.left = steps - done
         self.last = time.perf_counter()
 
     def step(self, done: int, loss: float) -> None:
-        """A step is over."""
+        """Take the time of a step that is over; forecast the whole once `FORECAST` are."""
         now = time.perf_counter()
         if self.last is not None:
             self.times.append(now - self.last)
@@ -199,12 +199,12 @@ class Clock:
             )
 
     def evaluated(self, point: Point) -> None:
-        """The next step begins after the evaluation."""
+        """Restart the clock: the next step begins after the evaluation."""
         self.last = time.perf_counter()
 
     def end(self, stopped: str) -> None:
-        """Nothing."""
+        """Ignore the end of the training."""
 
     def median(self, otherwise: float) -> float:
-        """The median step in seconds; ``otherwise`` where no step was seen."""
+        """Return the median step in seconds; ``otherwise`` where no step was seen."""
         return statistics.median(self.times) if self.times else otherwise

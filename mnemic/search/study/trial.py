@@ -123,7 +123,7 @@ class _Trial:
         return End(FINISHED, values=self.objectives(seen, runs))
 
     def spec(self) -> Spec:
-        """The point that the sampler chooses."""
+        """Return the point that the sampler chooses."""
         try:
             point = self.search.space.point(self.suggest)
         except InvalidSpec as error:
@@ -136,7 +136,7 @@ class _Trial:
         return load(short(spec))
 
     def suggest(self, name: str, choice: Choice) -> Answer:
-        """An answer from the sampler."""
+        """Ask the sampler for the answer to a choice."""
         if isinstance(choice, Choose):
             return self.trial.suggest_categorical(name, choice.labels)
         if choice.integral:
@@ -149,7 +149,7 @@ class _Trial:
         )
 
     def look(self, spec: Spec) -> dict[str, Any]:
-        """What is known without training."""
+        """Return what is known of a spec without training; look once, then read what was kept."""
         kept: dict[str, Any] | None = self.trial.user_attrs.get(LOOK)
         if kept is not None:
             return kept
@@ -176,7 +176,7 @@ class _Trial:
 
     @staticmethod
     def settled(other: Record) -> bool:
-        """Whether a trial came to an end that another of the same rule would come to."""
+        """Return whether a trial came to an end that another of the same rule would come to."""
         return other.kind in (FINISHED, STOPPED, COSTLY, FAILED)
 
     def within_budget(self, seen: Mapping[str, Any]) -> None:
@@ -186,7 +186,7 @@ class _Trial:
             raise Ended(End(COSTLY, "; ".join(over)))
 
     def constrain(self, seen: Mapping[str, Any]) -> list[str]:
-        """Tell the constraints; those that are broken, in words."""
+        """Tell the sampler the constraints; return in words those that are broken."""
         over, told = [], self.trial.constraints  # by an earlier try of the same trial
         for name, bound in self.search.bounds.items():
             if name not in told:
@@ -196,7 +196,7 @@ class _Trial:
         return over
 
     def trained(self, spec: Spec, index: int, rung: Rung) -> list[Run]:
-        """The runs of a rung."""
+        """Return the runs of a rung; train them unless they were kept."""
         kept = self.read_rung(index)
         if "runs" not in kept:
             runs = self.isolated(work.train_rung, spec, self.settings, rung, self.search.runs)
@@ -206,7 +206,7 @@ class _Trial:
         return [run_of(told) for told in kept["runs"]]
 
     def losses(self, seen: Mapping[str, Any], runs: list[Run]) -> list[float]:
-        """The objectives at a rung, less is better; before training the error stands for skill."""
+        """Return a rung's objectives, less is better; before training error stands for skill."""
         if not runs:
             costs = [float(seen[n]) for n in self.settings.objectives if n in COSTS and n in seen]
             return [float(seen["error"]), *costs]
@@ -218,7 +218,7 @@ class _Trial:
         return tuple(found[name] for name in self.settings.objectives)
 
     def goes_on(self, index: int, values: list[float], identity: str, keep: float) -> bool:
-        """Whether the point is good enough for the next rung, among those that came to this one."""
+        """Return whether the point is good enough for the next rung, among those at this one."""
         others = [
             one.rungs[index]["values"]
             for one in distinct(self.search.records())
@@ -227,7 +227,7 @@ class _Trial:
         return goes_on(values, others, keep)
 
     def read_rung(self, index: int) -> dict[str, Any]:
-        """What is kept of a rung so far."""
+        """Return what is kept of a rung so far."""
         return dict(self.trial.user_attrs.get(f"{RUNG}{index}", {}))
 
     def keep(self, name: str, value: Any) -> None:

@@ -96,7 +96,7 @@ def _asks_training(settings: Settings) -> bool:
 
 
 def _training_flops(model: LanguageModel, tokens: Tensor) -> float:
-    """The FLOPs of products in a forward and a backward pass of the blocks, a token."""
+    """Count the FLOPs a token of products in a forward and a backward pass of the blocks."""
     x = model.embedding(tokens).detach().requires_grad_()
     with Products() as counted:
         y = x
@@ -107,7 +107,7 @@ def _training_flops(model: LanguageModel, tokens: Tensor) -> float:
 
 
 def train_rung(spec: Spec, settings: Settings, rung: Rung, folder: Path) -> list[Run]:
-    """Every task with every seed of a rung.
+    """Train every task with every seed of a rung.
 
     Raises:
         CheckFailed: a loss is not finite.
@@ -119,13 +119,13 @@ def train_rung(spec: Spec, settings: Settings, rung: Rung, folder: Path) -> list
 def train_seeds(
     spec: Spec, settings: Settings, rung: Rung, seeds: tuple[int, ...], folder: Path
 ) -> list[Run]:
-    """Every task with the given seeds."""
+    """Train every task with the given seeds."""
     torch.set_num_threads(1)
     return [run(job, folder) for job in jobs(spec, settings, rung, seeds)]
 
 
 def run_one(job: Job, folder: Path, seconds: float) -> Run | Failure:
-    """One run, or that it would train for more than ``seconds``."""
+    """Do one run; return a failure if it would train for more than ``seconds``."""
     torch.set_num_threads(1)
     try:
         return run(job, folder, seconds)
@@ -134,7 +134,7 @@ def run_one(job: Job, folder: Path, seconds: float) -> Run | Failure:
 
 
 def jobs(spec: Spec, settings: Settings, rung: Rung, seeds: Any) -> Iterator[Job]:
-    """The runs of a rung."""
+    """Yield the runs of a rung as jobs."""
     assert rung.steps is not None
     budget = Budget(settings.model, settings.training, rung.steps)
     for seed in seeds:
@@ -161,7 +161,7 @@ class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _convolution_backward(gradient: Tensor, weight: Tensor, asked: list[bool]) -> int:
-    """As many as forward for the input's gradient, and for the weight's.
+    """Count the FLOPs of a convolution's gradients: as many as forward for input and for weight.
 
     PyTorch's own count takes a convolution in groups for a dense one here.
     """
@@ -174,7 +174,7 @@ def _length(name: str, settings: Settings) -> int:
 
 
 def _error(compiled: Any, rung: Rung) -> float:
-    """The regression error with the best constants that were tried, keys and answers scaled."""
+    """Return the regression error with the best constants tried, keys and answers scaled."""
     from mnemic.search.tasks import tuned
 
     found = tuned(compiled, untrained(rung), draws=rung.draws, sequences=SEQUENCES,
@@ -183,7 +183,7 @@ def _error(compiled: Any, rung: Rung) -> float:
 
 
 def _tensors(state: Any) -> Iterator[Tensor]:
-    """Every tensor in nested containers."""
+    """Yield every tensor in nested containers."""
     if isinstance(state, Tensor):
         yield state
     elif isinstance(state, dict):

@@ -55,7 +55,7 @@ def _over(running: list[Future[str]]) -> Iterator[Future[str]]:
 
 
 def _first_reason(running: list[Future[str]]) -> str:
-    """Wait for all, so that Ctrl-C is heard meanwhile."""
+    """Wait for all workers, so that Ctrl-C is heard meanwhile; return why the first stopped."""
     while not all(future.done() for future in running):
         wait(running, PAUSE)
         for future in _over(running):
@@ -72,7 +72,7 @@ def _thread(search: Search, done: list[int]) -> str:
 
 
 def _loop(search: Search, done: list[int]) -> str:
-    """Trials one after another; why it stopped."""
+    """Do trials one after another, and return why it stopped."""
     while not search.stopping.is_set():
         reason = search.wanted()
         if reason is not None and search.unclaimed():
@@ -91,7 +91,7 @@ def _loop(search: Search, done: list[int]) -> str:
 
 
 def line(search: Search, trial: Trial, end: End) -> str:
-    """A trial in one line."""
+    """Describe a trial in one line."""
     objectives = search.space.settings.objectives
     told = ", ".join(f"{n} {v:.4g}" for n, v in zip(objectives, end.values or (), strict=False))
     why = f": {end.why}" if end.why and end.kind not in (FINISHED, DUPLICATE) else ""

@@ -52,7 +52,7 @@ _TASKS: dict[str, type[Exercise[Any]]] = {task.name: task for task in _packaged(
 
 
 def names() -> tuple[str, ...]:
-    """The names of the tasks that a model is trained on, sorted.
+    """Return the names of the tasks that a model is trained on, sorted.
 
     >>> names()[:3]
     ('bytes', 'compression', 'fuzzy-recall')
@@ -61,7 +61,7 @@ def names() -> tuple[str, ...]:
 
 
 def memory_names() -> tuple[str, ...]:
-    """The names of the tasks of the memory alone, sorted.
+    """Return the names of the tasks of the memory alone, sorted.
 
     >>> memory_names()[-1]
     'window-mlp'
@@ -70,7 +70,7 @@ def memory_names() -> tuple[str, ...]:
 
 
 def find(name: str) -> type[Exercise[Any]]:
-    """The class of any task, by its name or by the path of a Python file that registers it.
+    """Find the class of any task, by its name or by the path of a Python file that registers it.
 
     Raises:
         UsageError: there is no such task (says the nearest), or the file registers none, or
@@ -82,7 +82,7 @@ def find(name: str) -> type[Exercise[Any]]:
 
 
 def get(name: str) -> type[Task[Any]]:
-    """The class of a task that a model is trained on, by name or by a file's path.
+    """Find the class of a task that a model is trained on, by name or by a file's path.
 
     Raises:
         UsageError: as `find`; or the task is one of the memory alone.
@@ -114,7 +114,7 @@ def _among(name: str, allowed: tuple[str, ...]) -> type[Exercise[Any]]:
 
 
 def _of_file(path: str) -> type[Exercise[Any]]:
-    """The one task that a file registers."""
+    """Import a file and return the one task that it registers."""
     module = files.imported(Path(path))
     own = [task for task in _TASKS.values() if task.__module__ == module]
     if len(own) != 1:

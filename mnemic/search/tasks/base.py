@@ -49,10 +49,10 @@ class Task(Exercise[O]):
 
     @abstractmethod
     def batch(self, generator: torch.Generator, size: int, split: Split) -> Batch:
-        """The next ``size`` sequences of a stream; the generator's state says where it is."""
+        """Draw the next ``size`` sequences of a stream; the generator's state says where it is."""
 
     def score(self, logits: Tensor, targets: Tensor) -> float:
-        """The mean over the scored positions; here the share whose largest logit is right.
+        """Return the mean over the scored positions; here the share whose largest logit is right.
 
         Args:
             logits: [..., vocabulary].
@@ -71,11 +71,11 @@ class Task(Exercise[O]):
         return (self,)
 
     def mastered(self, score: float) -> bool:
-        """Whether a level with this score is learned well enough to go on to the next."""
+        """Return whether a level with this score is learned well enough to go on to the next."""
         return self.skill(score) >= MASTERED
 
     def decoder(self, dim: int) -> nn.Module | None:
-        """What stands between the model's stream, [B, T, dim], and its head, [B, T, dim] too.
+        """Return a module between the model's stream and its head, [B, T, dim] to [B, T, dim].
 
         None where each position answers for itself, as in a language model. A module is trained
         with the model, and must be drawn from torch's own stream of random numbers.
@@ -83,11 +83,11 @@ class Task(Exercise[O]):
         return None
 
     def word(self, token: int) -> str:
-        """A token for people to read."""
+        """Return a token for people to read."""
         return str(token)
 
     def example(self, seed: int = 0) -> list[Shown]:
-        """One held-out sequence in words."""
+        """Return one held-out sequence in words: each token, and the answer due at it or None."""
         drawn = self.batch(self.generator(seed, "test"), 1, "test")
         return [
             (self.word(read), None if answer == IGNORED else self.word(answer))

@@ -74,18 +74,18 @@ class Bytes(Task[BytesOptions]):
         return {"python": platform.python_version(), **sizes, **digests}
 
     def word(self, token: int) -> str:
-        """The character, escaped where it does not print."""
+        """Return the byte's character, escaped where it does not print."""
         return repr(chr(token))[1:-1] if token != 32 else "␣"
 
     def batch(self, generator: torch.Generator, size: int, split: Split) -> Batch:
-        """``size`` windows at uniformly random places of a split, [size, T]."""
+        """Draw ``size`` windows at uniformly random places of a split, [size, T]."""
         text, length = corpus(split), self.options.length
         starts = torch.randint(len(text) - length, (size, 1), generator=generator)
         windows = text[starts + torch.arange(length + 1)].long()
         return Batch(windows[:, :-1], windows[:, 1:])
 
     def score(self, logits: Tensor, targets: Tensor) -> float:
-        """The mean cross-entropy in bits."""
+        """Return the mean cross-entropy in bits."""
         nats = F.cross_entropy(
             logits.reshape(-1, logits.shape[-1]).double(),
             targets.reshape(-1),
@@ -95,14 +95,14 @@ class Bytes(Task[BytesOptions]):
 
 
 def held_out(module: str) -> bool:
-    """Whether a module is in the test split: by the hash of its dotted name, nothing else."""
+    """Return whether a module is in the test split: by the hash of its dotted name alone."""
     digest = hashlib.sha256(module.encode()).digest()
     return int.from_bytes(digest[:8], "big") < _HELD_OUT_SHARE * 2**64
 
 
 @lru_cache(maxsize=2)
 def corpus(split: Split) -> Tensor:
-    """[bytes], uint8: the split's modules in the order of their names, each ended by a 0.
+    """Return [bytes], uint8: the split's modules in order of name, each ended by a 0.
 
     Raises:
         EnvironmentFailed: this Python came without its sources.
@@ -124,5 +124,5 @@ def _is_text(root: Path, path: Path) -> bool:
 
 
 def _module(root: Path, path: Path) -> str:
-    """The dotted name: ``json.decoder``, ``json.__init__``."""
+    """Return a file's dotted name: ``json.decoder``, ``json.__init__``."""
     return ".".join(path.relative_to(root).with_suffix("").parts)

@@ -56,17 +56,17 @@ class Compression(Task[CompressionOptions]):
         return ((length - 1) / (self.vocabulary - 1) + 1) / length
 
     def batch(self, generator: torch.Generator, size: int, split: Split) -> Batch:
-        """``size`` fresh sequences, [size, T]; the split matters through the generator alone."""
+        """Draw ``size`` sequences, [size, T]; the split matters through the generator alone."""
         tokens = integers(generator, self.vocabulary - 1, size, self.options.length)
         tokens[:, -1] = self.vocabulary - 1
         return Batch(tokens, tokens.clone())
 
     def decoder(self, dim: int) -> nn.Module:
-        """The perceptron that takes the last token's stream apart."""
+        """Make the perceptron that takes the last token's stream apart."""
         return Decoder(dim)
 
     def word(self, token: int) -> str:
-        """``s3``, ``end``."""
+        """Return a token's word: ``s3``, ``end``."""
         return "end" if token == self.vocabulary - 1 else f"s{token}"
 
 
@@ -83,7 +83,7 @@ class Decoder(nn.Module):
         self.norms = nn.ModuleList(nn.RMSNorm(dim, eps=1e-6) for _ in range(3))
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, T, dim] to [B, T, dim]: of x, the last token is read alone."""
+        """Decode x, [B, T, dim] to [B, T, dim]; its last token is read alone."""
         before, between, after = self.norms
         y = x[:, -1:] + positions(x.shape[1], self.dim).to(x)
         y = F.gelu(self.inner(before(y)))
@@ -93,7 +93,7 @@ class Decoder(nn.Module):
 
 
 def positions(length: int, dim: int) -> Tensor:
-    """[length, dim]: sines, then cosines, of falling frequency."""
+    """Return [length, dim]: sines, then cosines, of falling frequency."""
     half = (dim + 1) // 2
     rates = 10.0 ** (-4 * torch.arange(half) / max(1, half - 1))
     angles = torch.arange(length)[:, None] * rates

@@ -9,23 +9,23 @@ from mnemic.search.tasks.base import IGNORED, Batch
 
 
 def integers(generator: torch.Generator, high: int, *shape: int) -> Tensor:
-    """Uniform integers of [0, high)."""
+    """Draw uniform integers of [0, high)."""
     return torch.randint(high, shape, generator=generator)
 
 
 def distinct(generator: torch.Generator, size: int, choices: int, count: int) -> Tensor:
-    """[size, count]: in each row, ``count`` different integers of [0, choices)."""
+    """Draw [size, count]: in each row, ``count`` different integers of [0, choices)."""
     return torch.rand(size, choices, generator=generator).topk(count).indices
 
 
 def first_equal(codes: Tensor) -> Tensor:
-    """[B, P]: the first position of each row that holds the same number as this position."""
+    """Return [B, P]: the first position in its row that holds the same number as each position."""
     same = codes[:, :, None] == codes[:, None, :]
     return same.to(torch.uint8).argmax(-1)
 
 
 def shifted(tokens: Tensor, scored: Tensor) -> Batch:
-    """Each token but the last, and at each the next one, where that one is scored.
+    """Return each token but the last, with the next one as its target where that is scored.
 
     Args:
         tokens: [B, T + 1].

@@ -44,7 +44,7 @@ class Exercise(ABC, Generic[O]):
 
     @classmethod
     def configure(cls, values: Mapping[str, object], rung: str | None = None) -> Self:
-        """The task at a rung, with the named options set and the others at their defaults.
+        """Make the task at a rung, with the named options set and the others at their defaults.
 
         Raises:
             UsageError: a rung or an option that the task does not have, or one out of its range.
@@ -74,7 +74,7 @@ class Exercise(ABC, Generic[O]):
 
     @abstractmethod
     def example(self, seed: int = 0) -> list[Shown]:
-        """One held-out sequence in words."""
+        """Return one held-out sequence in words."""
 
     @property
     def facts(self) -> dict[str, str | int]:
@@ -82,11 +82,11 @@ class Exercise(ABC, Generic[O]):
         return {}
 
     def skill(self, score: float) -> float:
-        """A score on the way from chance (0) to the ceiling (1); comparable between tasks."""
+        """Place a score on the way from chance (0) to the ceiling (1); comparable between tasks."""
         return (score - self.chance) / (self.ceiling - self.chance)
 
     def generator(self, seed: int, split: Split) -> torch.Generator:
-        """A stream's source of randomness: no train seed is ever a test seed.
+        """Return a stream's source of randomness: no train seed is ever a test seed.
 
         Args:
             seed: in [0, 2**62).

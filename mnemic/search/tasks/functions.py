@@ -74,10 +74,10 @@ class FunctionTask(MemoryTask[O]):
 
     @abstractmethod
     def sequence(self, generator: torch.Generator, inputs: Tensor) -> Pairs:
-        """What a new function for each sequence makes of the inputs, [B, T + 1, d]."""
+        """Map the inputs [B, T + 1, d] by a new function for each sequence."""
 
     def pairs(self, generator: torch.Generator, size: int, split: Split) -> Pairs:
-        """``size`` fresh sequences; the split matters through the generator alone."""
+        """Draw ``size`` sequences; the split matters through the generator alone."""
         return self.sequence(generator, _normal(generator, size, self.length + 1, self.dim))
 
 
@@ -91,7 +91,7 @@ class LowRank(FunctionTask[LowRankOptions]):
     options: LowRankOptions
 
     def sequence(self, generator: torch.Generator, inputs: Tensor) -> Pairs:
-        """The mapping of the first setting."""
+        """Map inputs i to i X Y, by a new matrix of low rank for each sequence."""
         d, rank, size = self.dim, self.options.rank, len(inputs)
         x = _normal(generator, size, d, rank) / math.sqrt(d)
         y = _normal(generator, size, rank, d) / math.sqrt(rank)
@@ -107,7 +107,7 @@ class Mlp(FunctionTask[FunctionOptions]):
     ladder: ClassVar = {"tiny": _TINY, "small": _SMALL, "published": {}}
 
     def sequence(self, generator: torch.Generator, inputs: Tensor) -> Pairs:
-        """The mapping of the second setting."""
+        """Map the inputs by a new MLP for each sequence."""
         return Pairs(inputs, _mlp(generator, inputs))
 
 
@@ -125,7 +125,7 @@ class AttentionMlp(FunctionTask[FunctionOptions]):
     ladder: ClassVar = {"tiny": _TINY, "small": _SMALL, "published": {}}
 
     def sequence(self, generator: torch.Generator, inputs: Tensor) -> Pairs:
-        """The mapping of the third setting."""
+        """Map the inputs by a new causal attention, then a new MLP, for each sequence."""
         seen = _attended(generator, inputs, inputs.shape[1])
         return Pairs(inputs, _mlp(generator, seen))
 
@@ -139,7 +139,7 @@ class AttendedInputs(FunctionTask[FunctionOptions]):
     ladder: ClassVar = {"tiny": _TINY, "small": _SMALL, "published": {}}
 
     def sequence(self, generator: torch.Generator, inputs: Tensor) -> Pairs:
-        """The mapping of the fourth setting."""
+        """Attend to the inputs causally, and map these keys by a new MLP for each sequence."""
         seen = _attended(generator, inputs, inputs.shape[1])
         return Pairs(seen, _mlp(generator, seen))
 
@@ -158,7 +158,7 @@ class WindowMlp(FunctionTask[WindowOptions]):
     options: WindowOptions
 
     def sequence(self, generator: torch.Generator, inputs: Tensor) -> Pairs:
-        """The mapping of the fifth setting."""
+        """Map the inputs by a new attention over a window, then a new MLP, for each sequence."""
         seen = _attended(generator, inputs, self.options.window)
         return Pairs(inputs, _mlp(generator, seen))
 
@@ -168,7 +168,7 @@ def _normal(generator: torch.Generator, *shape: int) -> Tensor:
 
 
 def _matrix(generator: torch.Generator, inputs: Tensor) -> Tensor:
-    """[B, d, d]: one matrix a sequence."""
+    """Draw one random matrix a sequence, [B, d, d]."""
     size, _, d = inputs.shape
     return _normal(generator, size, d, d) / math.sqrt(d)
 
@@ -180,7 +180,7 @@ def _mlp(generator: torch.Generator, x: Tensor) -> Tensor:
 
 
 def _attended(generator: torch.Generator, x: Tensor, window: int) -> Tensor:
-    """Causal softmax attention over the last ``window`` positions."""
+    """Compute causal softmax attention over the last ``window`` positions, its maps drawn anew."""
     q, k, v = (x @ _matrix(generator, x) for _ in range(3))
     age = torch.arange(x.shape[1])[:, None] - torch.arange(x.shape[1])
     seen = (age >= 0) & (age < window)

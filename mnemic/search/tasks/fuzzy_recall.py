@@ -109,7 +109,7 @@ class FuzzyRecall(Task[FuzzyRecallOptions]):
         return 1 / (self.vocabulary - 1 - self.keys)
 
     def batch(self, generator: torch.Generator, size: int, split: Split) -> Batch:
-        """``size`` fresh sequences, [size, T]."""
+        """Draw ``size`` fresh sequences, [size, T]."""
         pairs = self._pairs(generator, size, split)
         tokens, scored = self._laid_out(pairs, self._again(generator, pairs))
         if split == "train" and self.options.trained == "next":
@@ -141,17 +141,17 @@ class FuzzyRecall(Task[FuzzyRecallOptions]):
     def _runs(
         generator: torch.Generator, size: int, count: int, choices: int, longest: int
     ) -> Tensor:
-        """[size, count, longest]: different tokens of [0, choices)."""
+        """Draw [size, count, longest]: different tokens of [0, choices) in each run."""
         return torch.rand(size, count, choices, generator=generator).topk(longest).indices
 
     @staticmethod
     def _again(generator: torch.Generator, pairs: _Pairs) -> Tensor:
-        """[B, 1]: which pair is asked for at the end."""
+        """Draw which pair is asked for at the end, [B, 1]."""
         draw = torch.rand(pairs.fits.shape, generator=generator)
         return (draw + pairs.fits.float()).argmax(1, keepdim=True)
 
     def _laid_out(self, pairs: _Pairs, again: Tensor) -> tuple[Tensor, Tensor]:
-        """Tokens and which are scored, [B, T + 1]: the pairs that fit and the last, flush right."""
+        """Lay out the pairs that fit and the last, flush right: tokens and scored, [B, T + 1]."""
         batch, longest = len(again), pairs.tokens.shape[-1]
         there = torch.cat([pairs.fits, torch.ones(batch, 1, dtype=torch.bool)], 1)
 
@@ -173,7 +173,7 @@ class FuzzyRecall(Task[FuzzyRecallOptions]):
         return tokens[:, :-1], scored[:, :-1]
 
     def word(self, token: int) -> str:
-        """``k3``, ``v3``, ``·`` for padding."""
+        """Return a token's word: ``k3``, ``v3``, ``·`` for padding."""
         if token == self.vocabulary - 1:
             return "·"
         return f"k{token}" if token < self.keys else f"v{token - self.keys}"

@@ -74,7 +74,7 @@ class Memorisation(Task[MemorisationOptions]):
         return self.keys + torch.randperm(values, generator=generator)[: self.keys]
 
     def batch(self, generator: torch.Generator, size: int, split: Split) -> Batch:
-        """``size`` fresh sequences, [size, T]; the split matters through the generator alone."""
+        """Draw ``size`` sequences, [size, T]; the split matters through the generator alone."""
         keys = integers(generator, self.keys, size, self.options.length // 2)
         inputs = torch.full((size, self.options.length), self.vocabulary - 1)
         inputs[:, ::2] = keys
@@ -83,7 +83,7 @@ class Memorisation(Task[MemorisationOptions]):
         return Batch(inputs, targets)
 
     def word(self, token: int) -> str:
-        """``k3``, ``v3``, ``?``."""
+        """Return a token's word: ``k3``, ``v3``, ``?``."""
         if token == self.vocabulary - 1:
             return "?"
         return f"k{token}" if token < self.keys else f"v{token - self.keys}"

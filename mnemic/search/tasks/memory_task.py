@@ -49,7 +49,7 @@ class MemoryTask(Exercise[O]):
 
     @abstractmethod
     def pairs(self, generator: torch.Generator, size: int, split: Split) -> Pairs:
-        """The next ``size`` sequences of a stream, [size, T + 1, d]."""
+        """Draw the next ``size`` sequences of a stream, [size, T + 1, d]."""
 
     @property
     def chance(self) -> float:
@@ -62,7 +62,7 @@ class MemoryTask(Exercise[O]):
         return 0.0
 
     def example(self, seed: int = 0) -> list[Shown]:
-        """One held-out sequence in words: each key, and the value that is due."""
+        """Return one held-out sequence in words: each key, and the value that is due."""
         drawn = self.pairs(self.generator(seed, "test"), 1, "test")
         return [
             (_numbers(key), _numbers(value))
@@ -71,11 +71,11 @@ class MemoryTask(Exercise[O]):
 
 
 def errors(answers: Tensor, values: Tensor) -> Tensor:
-    """[..., T]: squared errors relative to the values, both [..., T, d]."""
+    """Return squared errors relative to the values, [..., T], from two [..., T, d]."""
     return (answers - values).square().sum(-1) / values.square().sum(-1)
 
 
 def _numbers(x: Tensor) -> str:
-    """The first numbers of a vector."""
+    """Write the first numbers of a vector as text."""
     shown = " ".join(f"{number:+.2f}" for number in x[:3].tolist())
     return f"({shown}{' …' if len(x) > 3 else ''})"

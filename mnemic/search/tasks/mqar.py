@@ -79,7 +79,7 @@ class Mqar(Task[MqarOptions]):
         return 1 / self.options.pairs
 
     def batch(self, generator: torch.Generator, size: int, split: Split) -> Batch:
-        """``size`` fresh sequences, [size, T]; the split matters through the generator alone."""
+        """Draw ``size`` sequences, [size, T]; the split matters through the generator alone."""
         o = self.options
         keys = 1 + distinct(generator, size, o.vocabulary // 2 - 1, o.pairs)
         values = o.vocabulary // 2 + distinct(generator, size, -(-o.vocabulary // 2), o.pairs)
@@ -95,12 +95,12 @@ class Mqar(Task[MqarOptions]):
         return Batch(inputs, targets)
 
     def word(self, token: int) -> str:
-        """``·``, ``k3``, ``v3``."""
+        """Return a token's word: ``·``, ``k3``, ``v3``."""
         half = self.options.vocabulary // 2
         return "·" if token == 0 else f"k{token}" if token < half else f"v{token - half}"
 
     def _query_positions(self, generator: torch.Generator, size: int) -> Tensor:
-        """[size, pairs]: where each key is asked for, by the power law of the distance."""
+        """Draw where each key is asked for, [size, pairs], by the power law of the distance."""
         o = self.options
         slots = torch.arange(1, o.length // 2 - o.pairs + 1, dtype=torch.double)
         weights = (slots ** (o.power - 1)).expand(size, -1)
@@ -108,7 +108,7 @@ class Mqar(Task[MqarOptions]):
 
 
 def _contradictions(o: MqarOptions) -> list[Issue]:
-    """What is wrong between options that are each in range."""
+    """List what is wrong between options that are each in range."""
     issues = []
     if o.length % 2:
         issues.append(Issue("the length must be even", "length", str(o.length)))

@@ -83,7 +83,7 @@ class Needles(Task[NeedlesOptions]):
         return one if self.options.scored == "digits" else one**self.options.digits
 
     def batch(self, generator: torch.Generator, size: int, split: Split) -> Batch:
-        """``size`` fresh sequences, [size, T]; the split matters through the generator alone."""
+        """Draw ``size`` sequences, [size, T]; the split matters through the generator alone."""
         o = self.options
         digits = integers(generator, o.base, size, o.digits)
         keys = o.base + 1 + integers(generator, o.keys, size, 1)
@@ -100,7 +100,7 @@ class Needles(Task[NeedlesOptions]):
         return Batch(tokens[:, :-1], targets)
 
     def _haystack(self, generator: torch.Generator, size: int, count: int) -> Tensor:
-        """[size, count]: words."""
+        """Draw the words around the needle, [size, count]."""
         o = self.options
         first = o.base + 1 + o.keys
         if o.haystack == "repeat":
@@ -110,14 +110,14 @@ class Needles(Task[NeedlesOptions]):
         return first + drawn.reshape(size, count)
 
     def score(self, logits: Tensor, targets: Tensor) -> float:
-        """The share of digits, or of whole numbers, that are right."""
+        """Return the share of digits, or of whole numbers, that are right."""
         scored = targets != IGNORED
         right = (logits[scored].argmax(-1) == targets[scored]).reshape(-1, self.options.digits)
         whole = right if self.options.scored == "digits" else right.all(-1)
         return whole.double().mean().item()
 
     def word(self, token: int) -> str:
-        """A digit, ``key``, ``K3``, ``w3``."""
+        """Return a token's word: a digit, ``key``, ``K3``, ``w3``."""
         o = self.options
         if token <= o.base:
             return "key" if token == o.base else str(token)

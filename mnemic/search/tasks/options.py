@@ -23,18 +23,18 @@ class Options:
 
 
 def number(default: float, low: float, high: float, about: str) -> Any:
-    """A field for a number in [low, high]; for an integer where ``default`` is one."""
+    """Make a field for a number in [low, high]; for an integer where ``default`` is one."""
     kind = int if isinstance(default, int) else float
     return field(default=default, metadata={"range": (low, high), "kind": kind, "about": about})
 
 
 def choice(default: str, allowed: tuple[str, ...], about: str) -> Any:
-    """A field for one of the words in ``allowed``."""
+    """Make a field for one of the words in ``allowed``."""
     return field(default=default, metadata={"allowed": allowed, "about": about})
 
 
 def described(options: type[Options]) -> list[dict[str, Any]]:
-    """Each option as plain data: name, default, what is allowed, what it is about."""
+    """Return each option as plain data: name, default, what is allowed, what it is about."""
     return [
         {
             "name": f.name,
@@ -54,7 +54,7 @@ def refuse(issues: list[Issue]) -> None:
 
 
 def _issue(name: str, facts: Mapping[str, Any], value: object) -> Issue | None:
-    """What is wrong with one field's value, or None."""
+    """Return what is wrong with one field's value, or None."""
     if "allowed" in facts:
         return _issue_of_choice(name, facts["allowed"], value)
     low, high = facts["range"]

@@ -65,7 +65,7 @@ class Reachability(Task[ReachabilityOptions]):
         return n / 2 / (n - 1)
 
     def batch(self, generator: torch.Generator, size: int, split: Split) -> Batch:
-        """``size`` fresh sequences, [size, n] or [size, 2n]."""
+        """Draw ``size`` fresh sequences, [size, n] or [size, 2n]."""
         n = self.options.nodes
         tree = _halves(generator, size, n)
         labels = torch.rand(size, n, generator=generator).argsort(1)
@@ -79,7 +79,7 @@ class Reachability(Task[ReachabilityOptions]):
         return Batch(inputs, targets)
 
     def word(self, token: int) -> str:
-        """``no``, ``yes``, ``7<3`` for node 7 under 3, or a label alone."""
+        """Return a token's word: ``no``, ``yes``, ``7<3`` for node 7 under 3, or a label alone."""
         if token < 2:
             return ("no", "yes")[token]
         n = self.options.nodes
@@ -90,12 +90,12 @@ class Reachability(Task[ReachabilityOptions]):
 
 
 def _halves(generator: torch.Generator, size: int, n: int) -> Tensor:
-    """[size, n], bool: n/2 places of each tree."""
+    """Draw which n/2 of n places are in the first of two trees, [size, n], bool."""
     return torch.rand(size, n, generator=generator).argsort(1) < n // 2
 
 
 def _parents(generator: torch.Generator, tree: Tensor) -> Tensor:
-    """[size, n]: the place of each node's parent, uniform over earlier ones of its tree."""
+    """Draw each node's parent, [size, n]: a place, uniform over earlier ones of its tree."""
     places = torch.arange(tree.shape[1])
     earlier = (tree[:, :, None] == tree[:, None, :]) & (places < places[:, None])
     found = (earlier * (1 + torch.rand(earlier.shape, generator=generator))).argmax(-1)

@@ -58,7 +58,7 @@ class RecallOfPairs(Task[O]):
         return 1 / self.values
 
     def batch(self, generator: torch.Generator, size: int, split: Split) -> Batch:
-        """``size`` fresh sequences, [size, 2 pairs - 1]."""
+        """Draw ``size`` fresh sequences, [size, 2 pairs - 1]."""
         silent = self._silent(generator, size)
         keys = integers(generator, self.keys, size, self.pairs)
         keys[:, -1] = self._probe(generator, keys, silent)
@@ -75,20 +75,20 @@ class RecallOfPairs(Task[O]):
         return shifted(tokens.flatten(1), scored)
 
     def _silent(self, generator: torch.Generator, size: int) -> Tensor:
-        """[size, pairs]: which pairs give way to noise; never the last, never all others."""
+        """Draw which pairs give way to noise, [size, pairs]; never the last, never all others."""
         silent = torch.rand(size, self.pairs, generator=generator) < self.noise
         silent.scatter_(1, integers(generator, self.pairs - 1, size, 1), False)
         silent[:, -1] = False
         return silent
 
     def _probe(self, generator: torch.Generator, keys: Tensor, silent: Tensor) -> Tensor:
-        """[size]: one of the different keys that were shown before the last pair."""
+        """Draw one of the different keys that were shown before the last pair, [size]."""
         shown = torch.where(silent, self.keys, keys)[:, :-1]
         present = torch.zeros(len(keys), self.keys + 1).scatter_(1, shown, 1.0)[:, :-1]
         return (present * (1 + torch.rand(present.shape, generator=generator))).argmax(1)
 
     def word(self, token: int) -> str:
-        """``k3``, ``v3``, ``·3`` for noise."""
+        """Return a token's word: ``k3``, ``v3``, ``·3`` for noise."""
         if token < self.keys:
             return f"k{token}"
         value = token - self.keys
@@ -125,5 +125,5 @@ class Recall(RecallOfPairs[RecallOptions]):
 
 
 def odd(length: int) -> list[Issue]:
-    """What is wrong with a length of pairs."""
+    """Return the issue of a length that is odd, so that pairs do not fill it; none where even."""
     return [Issue("the length must be even", "length", str(length))] if length % 2 else []

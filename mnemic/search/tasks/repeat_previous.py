@@ -63,7 +63,7 @@ class RepeatPrevious(Task[RepeatPreviousOptions]):
         return 1 / self.vocabulary
 
     def batch(self, generator: torch.Generator, size: int, split: Split) -> Batch:
-        """``size`` fresh sequences, [size, T]; the split matters through the generator alone."""
+        """Draw ``size`` sequences, [size, T]; the split matters through the generator alone."""
         o = self.options
         order = torch.rand(size, o.length, generator=generator).argsort(1)
         inputs = order % o.vocabulary
@@ -72,5 +72,5 @@ class RepeatPrevious(Task[RepeatPreviousOptions]):
         return Batch(inputs, targets)
 
     def word(self, token: int) -> str:
-        """``s3``."""
+        """Return a token's word: ``s3``."""
         return f"s{token}"

@@ -64,7 +64,7 @@ class SelectiveCopying(Task[SelectiveCopyingOptions]):
         return 1 / (self.vocabulary - 2)
 
     def batch(self, generator: torch.Generator, size: int, split: Split) -> Batch:
-        """``size`` fresh sequences, [size, T]; the split matters through the generator alone."""
+        """Draw ``size`` sequences, [size, T]; the split matters through the generator alone."""
         o = self.options
         blank, mark = o.vocabulary - 2, o.vocabulary - 1
         blanks = o.length - 2 * o.copies - 1
@@ -80,5 +80,5 @@ class SelectiveCopying(Task[SelectiveCopyingOptions]):
         return Batch(inputs, targets)
 
     def word(self, token: int) -> str:
-        """``s3``, ``·``, ``copy``."""
+        """Return a token's word: ``s3``, ``·``, ``copy``."""
         return {self.vocabulary - 2: "·", self.vocabulary - 1: "copy"}.get(token, f"s{token}")

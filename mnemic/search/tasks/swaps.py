@@ -94,7 +94,7 @@ class Swaps(Task[SwapsOptions]):
         return (*(Swaps(replace(plain, length=length)) for length in lengths), self)
 
     def batch(self, generator: torch.Generator, size: int, split: Split) -> Batch:
-        """``size`` fresh sequences, [size, T]; the split matters through the generator alone."""
+        """Draw ``size`` sequences, [size, T]; the split matters through the generator alone."""
         n, places = self.options.elements, self.places
         swaps = integers(generator, len(places), size, self.options.length)
         held = torch.arange(n).repeat(size, 1)
@@ -106,7 +106,7 @@ class Swaps(Task[SwapsOptions]):
         return Batch(swaps + n, targets)
 
     def word(self, token: int) -> str:
-        """``(1 4)`` for a swap of places, ``c`` for the third element."""
+        """Return a token's word: ``(1 4)`` for a swap of places, ``c`` for the third element."""
         n = self.options.elements
         if token >= n:
             one, other = (self.places[token - n] + 1).tolist()

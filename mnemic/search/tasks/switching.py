@@ -58,7 +58,7 @@ class Switching(MemoryTask[SwitchingOptions]):
         return self.options.length
 
     def pairs(self, generator: torch.Generator, size: int, split: Split) -> Pairs:
-        """``size`` fresh sequences; the split matters through the generator alone."""
+        """Draw ``size`` sequences; the split matters through the generator alone."""
         o = self.options
         shape = (o.length + 2, size, o.dim)
         own = torch.randn(shape, generator=generator, dtype=torch.float64)

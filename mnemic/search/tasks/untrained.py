@@ -37,7 +37,7 @@ class Outcome:
     coefficients: dict[str, float]
 
     def between(self, low: float, high: float) -> float:
-        """The mean error over a part of the sequence, told as shares of its length."""
+        """Return the mean error over a part of the sequence, told as shares of its length."""
         length = len(self.errors)
         return self.errors[math.floor(low * length) : math.ceil(high * length)].mean().item()
 
@@ -55,7 +55,7 @@ def evaluate(
     unit_keys: bool = False,
     dtype: torch.dtype = torch.float64,
 ) -> Outcome:
-    """The error of M_t(k_{t+1}) against v_{t+1}, with every coefficient a constant.
+    """Compute the error of M_t(k_{t+1}) against v_{t+1}, with every coefficient a constant.
 
     Args:
         operator: a compiled spec or its operator; keys and queries are used as they are.
@@ -98,7 +98,7 @@ def tuned(
     operator: Any, task: MemoryTask[Any], *, draws: int = 24, sequences: int = 32, seed: int = 0,
     unit: bool = False, unit_keys: bool = False, dtype: torch.dtype = torch.float64,
 ) -> Outcome:  # fmt: skip
-    """`evaluate` with the best of some random constants, chosen on the train stream alone.
+    """Evaluate with the best of some random constants, chosen on the train stream alone.
 
     The first draw is `midway`; the others come from each coefficient's range. The best is the
     one whose worst sequence is best, for constants at the edge of stability have a low mean
@@ -122,12 +122,12 @@ def tuned(
 
 
 def midway(operator: Any) -> dict[str, float]:
-    """A plain constant for each coefficient: a gate nearly open, a step of one half, no shift."""
+    """Return plain constants for all coefficients: a gate nearly open, a step of 1/2, no shift."""
     return {name: _midway(c.low, c.high) for name, c in operator.coefficients.items()}
 
 
 def _midway(low: float, high: float) -> float:
-    """In the middle of a finite range; else near its finite end, zero."""
+    """Return the middle of a finite range, a point near its one finite end, or zero."""
     if math.isfinite(low) and math.isfinite(high):
         return (low + high) / 2
     if math.isfinite(low):
@@ -136,7 +136,7 @@ def _midway(low: float, high: float) -> float:
 
 
 def _drawn(operator: Any, generator: torch.Generator) -> dict[str, float]:
-    """A constant for each coefficient, far and wide in its range."""
+    """Draw a constant for each coefficient, far and wide in its range."""
     found = {}
     for name, c in operator.coefficients.items():
         uniform, normal = torch.rand(1, generator=generator), torch.randn(1, generator=generator)
@@ -166,7 +166,7 @@ def _known(operator: Any, coefficients: Mapping[str, float]) -> Mapping[str, flo
 def _arguments(
     operator: Any, pairs: Pairs, constants: Mapping[str, float], seed: int
 ) -> dict[str, Any]:
-    """All that the operator takes, for one head: q_t = k_{t+1}."""
+    """Return all that the operator takes, for one head: q_t = k_{t+1}."""
     told = operator.signature
     q, k, v = pairs.keys[:, 1:, None], pairs.keys[:, :-1, None], pairs.values[:, :-1, None]
     if told.steps > 1:
@@ -181,7 +181,7 @@ def _arguments(
 
 
 def _beginning(told: Any, key_dim: int, value_dim: int, seed: int) -> dict[str, Tensor]:
-    """The initial matrices of a deep memory for one head, drawn as a layer draws them."""
+    """Draw the initial matrices of a deep memory for one head, as a layer draws them."""
     sides = {name: max(1, round(width * value_dim)) for name, width in told.widths}
     sides |= {"v": value_dim, "D": _features(told.features, key_dim)}
     generator = torch.Generator().manual_seed(seed)
