@@ -33,7 +33,7 @@ class Decoding:
 
     @property
     def fixed(self) -> bool:
-        """Whether the state keeps its size."""
+        """Whether the state keeps its size over all contexts."""
         return len(set(self.bytes.values())) == 1
 
     @property

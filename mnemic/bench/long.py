@@ -31,7 +31,7 @@ ALLOWED = {"float32": 1e-2, "bfloat16": 2e-2}
 
 @dataclass(frozen=True)
 class Precision:
-    """What one precision gave.
+    """What a run in one precision came to, against float64.
 
     Args:
         finite: no infinity and no NaN in outputs and states.
@@ -48,7 +48,7 @@ class Precision:
 
 @dataclass(frozen=True)
 class LongRun:
-    """The run of one spec."""
+    """The long run of one spec, in every precision."""
 
     name: str
     form: str
@@ -61,7 +61,7 @@ class LongRun:
 
     @property
     def passed(self) -> bool:
-        """Finite in every precision, and errors that did not grow."""
+        """Whether every precision stayed finite and its errors did not grow."""
         return all(p.finite and p.worst <= ALLOWED[n] for n, p in self.precisions.items())
 
     def to_json(self) -> dict[str, Any]:

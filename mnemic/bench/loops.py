@@ -16,7 +16,7 @@ from mnemic.errors import EnvironmentFailed
 
 PACKAGE = Path(__file__).resolve().parents[1]
 PLACES = (PACKAGE / "benchmarks", PACKAGE.parent / "benchmarks")
-"""In an installed package; in a checkout."""
+"""Folders of the hand-written loops: in an installed package, in a checkout."""
 
 
 def figures() -> Iterator[Figure | str]:

@@ -12,7 +12,7 @@ RESET = Path("/proc/self/clear_refs")
 ABSENT = "this system cannot reset a process's peak of memory (no /proc/self/clear_refs)"
 
 PLAIN = {"MALLOC_MMAP_THRESHOLD_": "65536"}
-"""So that what is freed goes back to the system, and a peak is that of live tensors."""
+"""Set so that what is freed goes back to the system, and a peak is that of live tensors."""
 
 PROGRAM = """
 import re, sys, torch

@@ -37,13 +37,13 @@ class Recalled:
 
     @property
     def late(self) -> float:
-        """The mean over late chunks."""
+        """The mean cosine over late chunks."""
         late = self.cosines[LATE:]
         return sum(late) / len(late) if late else math.nan
 
     @property
     def share(self) -> float:
-        """Late recall over the first chunk's."""
+        """The recall of late chunks over that of the first."""
         return self.late / self.cosines[0]
 
     def to_json(self) -> dict[str, Any]:

@@ -29,14 +29,14 @@ class Figure:
 
     @property
     def goal(self) -> str:
-        """The goal in words, or nothing."""
+        """The goal of the figure in words, or nothing."""
         if self.least is not None:
             return f">= {self.least:g} {self.unit}"
         return "" if self.most is None else f"<= {self.most:g} {self.unit}"
 
     @property
     def met(self) -> bool | None:
-        """Whether the goal is met; None without one."""
+        """Whether the figure meets its goal; None without one."""
         if self.least is not None:
             return self.value >= self.least
         return None if self.most is None else self.value <= self.most

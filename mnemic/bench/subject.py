@@ -49,7 +49,7 @@ class Subject:
 
     @cached_property
     def leaves(self) -> dict[str, Tensor]:
-        """The arguments, asking for gradients."""
+        """The arguments as leaves that ask for gradients."""
         return {name: x.clone().requires_grad_() for name, x in self.arguments.items()}
 
     def form(self, form: str) -> Run:

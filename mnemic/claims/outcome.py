@@ -57,7 +57,7 @@ class Outcome:
 
     @property
     def verdict(self) -> Verdict:
-        """What the parts come to."""
+        """The verdict on the claim, by whether its parts hold."""
         return judged(part.holds for part in self.parts)
 
     def to_json(self) -> dict[str, Any]:

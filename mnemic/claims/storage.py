@@ -12,9 +12,9 @@ from mnemic.dsl.spec import Spec
 from mnemic.pipeline import Compiled, compile
 
 CASES: Final = ((4, 1), (8, 1), (16, 1), (4, 2), (6, 2), (8, 2), (4, 3), (5, 3))
-"""Dimensions of keys, and degrees."""
+"""Dimensions of keys, and degrees of polynomial features."""
 RIDGE, EXACT = 1e-10, 1e-6
-"""Of the least squares, and the largest relative error of what is held."""
+"""The ridge of the least squares, and the largest relative error of what is held."""
 
 
 def run(seeds: int, quick: bool, told: Told) -> Outcome:

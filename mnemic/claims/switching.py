@@ -42,7 +42,7 @@ METHODS: Final = (
            constants={"ridge": 0.05}),
 )  # fmt: skip
 FACTORS: Final = (1, 4, 16, 64)
-"""What b may be."""
+"""Factors b of the similarity exp(b k·q) that are tried."""
 
 
 def run(seeds: int, quick: bool, told: Told) -> Outcome:

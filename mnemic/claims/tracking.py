@@ -32,7 +32,7 @@ ATTENTION: Final = tuple(
     Model(f"Transformer, {n} layer" + "s" * (n > 1), "softmax-attention", n) for n in (1, 2)
 )
 SPECS: Final = tuple(dict.fromkeys(model.spec for model in (ROUND, SOFTMAX, *ATTENTION)))
-"""The packaged specs of all of them."""
+"""The packaged specs of all models here, each once."""
 
 
 def swaps(seeds: int, quick: bool, told: Told) -> Outcome:

@@ -47,7 +47,7 @@ class Learned:
 
     @property
     def last(self) -> float:
-        """The last score."""
+        """The last held-out score; 0 where there is none."""
         return self.scores[-1] if self.scores else 0.0
 
 

@@ -51,7 +51,7 @@ class Lesson:
 
     @property
     def shape(self) -> Shape:
-        """The model's."""
+        """The shape of the model that is taught."""
         return Shape(self.blocks, self.dim, self.heads, vocabulary=256, length=self.length)
 
     def __str__(self) -> str:

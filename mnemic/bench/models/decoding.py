@@ -18,7 +18,7 @@ CONTEXTS: Final = (1024, 4096, 16_384, 65_536)
 OVERTAKES: Final = 4096
 """Tokens of context from which gated DeltaNet is to be as fast as the transformer."""
 TOKENS: Final = 16
-"""Decoded in a round, one a call."""
+"""Tokens decoded in a round, one a call."""
 PIECE: Final = 1024
 """Tokens of a prompt that are read at once."""
 PATIENCE: Final = 120.0

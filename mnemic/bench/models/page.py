@@ -264,4 +264,4 @@ TOLD: Final[dict[str, Callable[[Results, Path], str]]] = {
     "training": _training,
     "decoding": _decoding,
 }
-"""By suite what writes its section."""
+"""By suite, the function that writes its section of the page."""

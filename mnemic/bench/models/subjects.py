@@ -23,10 +23,10 @@ EACH: Final = (
 """A spec of each class that has a chunk form."""
 
 SHAPE: Final = Shape(4, 192, 3, vocabulary=256, length=2**17)
-"""Two million parameters."""
+"""The sizes of the models: two million parameters."""
 
 NAMED_AFTER: Final = "gated-deltanet"
-"""Whose parameters the transformer has."""
+"""The model that the transformer has as many parameters as."""
 
 
 def make(name: str, shape: Shape, seed: int = 0) -> nn.Module:

@@ -82,7 +82,7 @@ SIZES: Final = (
     "processor time"
 )
 OVERHEAD: Final = 1.1
-"""What a model may take over its layers and products."""
+"""How many times as long as its layers and products a model may take."""
 
 
 def _each(

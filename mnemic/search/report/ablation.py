@@ -18,7 +18,7 @@ from mnemic.search.study.scores import Interval, by_seed, interval
 from mnemic.search.study.training import Run
 
 TASKS: Final = ("mqar", "noisy-recall", "selective-copying", "compression", "swaps")
-"""Of an ablation that names no space: tasks that tell rules apart on a laptop."""
+"""The tasks of an ablation that names no space: those that tell rules apart on a laptop."""
 NONE: Final = "–"
 
 
@@ -36,7 +36,7 @@ def default_space() -> Space:
 
 @dataclass(frozen=True)
 class Effect:
-    """What a change does.
+    """What a change of a spec does to its skill.
 
     Args:
         axis: that it changes.

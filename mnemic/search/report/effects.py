@@ -55,7 +55,7 @@ class Contrast:
 
     @property
     def sure(self) -> bool:
-        """Whether the 95 % interval leaves out 0."""
+        """Whether the 95 % interval of the difference leaves out 0."""
         return abs(self.size.mean) > self.size.half
 
 
@@ -70,13 +70,13 @@ class Interaction:
 
     @property
     def sure(self) -> bool:
-        """Whether the 95 % interval leaves out 0."""
+        """Whether the 95 % interval of the interaction leaves out 0."""
         return abs(self.size.mean) > self.size.half
 
 
 @dataclass(frozen=True)
 class Effects:
-    """Everything that the data say, and what they cannot tell.
+    """Everything that the points say of the axes, and what they cannot tell.
 
     Args:
         points: how many there are.

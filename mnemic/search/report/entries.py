@@ -21,7 +21,7 @@ from mnemic.search.study.work import Look
 
 @dataclass(frozen=True)
 class Entry:
-    """A spec on all tasks, or why not.
+    """A spec measured on all tasks, or why it was not.
 
     Args:
         name: of the spec.

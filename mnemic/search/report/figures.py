@@ -19,9 +19,9 @@ WORDS = {
     "parameters": "parameters", "mean": "mean skill",
 }  # fmt: skip
 PLACES = 20
-"""Points of a ranking."""
+"""How many points a picture of a ranking shows."""
 SHOWN = 6
-"""Curves in one picture."""
+"""How many points have a curve in one picture; specs to begin with may double them."""
 
 
 def fronts(points: Sequence[Ranked]) -> str:

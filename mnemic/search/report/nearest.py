@@ -13,7 +13,7 @@ from mnemic.dsl.spec import Spec
 from mnemic.pipeline import derive
 
 SECONDS = 3.0
-"""For the search for a change of coefficients."""
+"""How long a change of coefficients is searched for."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Nearest:
 
     @property
     def text(self) -> str:
-        """The diff; what is found is A."""
+        """The difference in words; the spec that was found is A in it."""
         return str(self.difference)
 
 

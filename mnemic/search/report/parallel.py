@@ -18,7 +18,7 @@ from mnemic.search.study.records import Record
 Skills = Sequence[tuple[Record, float]]
 
 MOST = 300
-"""Lines; the best ones."""
+"""How many lines a picture shows, those of the best points."""
 ABSENT = -0.1
 """The height, below the axis, at which points pass a choice that they do not have."""
 

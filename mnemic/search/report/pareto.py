@@ -15,7 +15,7 @@ from mnemic.search.study.halving import dominates
 from mnemic.search.study.scores import interval
 
 COSTS: Final = AXES
-"""``state_bytes``, ``flops``, ``step_seconds``."""
+"""The costs that have a front: ``state_bytes``, ``flops``, ``step_seconds``."""
 
 
 @dataclass(frozen=True)

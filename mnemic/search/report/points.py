@@ -52,18 +52,18 @@ class Point:
 
     @property
     def skill(self) -> float:
-        """The mean over seeds."""
+        """The mean skill over tasks and seeds."""
         return sum(self.seeds.values()) / len(self.seeds)
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """The tasks, in the order of the runs."""
+        """The names of the tasks, in the order of the runs."""
         return tuple(by_task(self.runs))
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The points of one place, and what of it is no point.
+    """The points of one place where results are kept, and what in it is no point.
 
     Args:
         kind: ``leaderboard`` (an ablation is one) or ``study``.

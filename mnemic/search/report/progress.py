@@ -16,7 +16,7 @@ from mnemic.search.study.records import Record
 from mnemic.search.study.scores import Interval
 
 SHOWN: Final = 5
-"""The best points that are told."""
+"""How many of the best points are told."""
 HOUR: Final = 3600.0
 
 

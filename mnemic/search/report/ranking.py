@@ -40,7 +40,7 @@ class Ranked:
 
     @property
     def look(self) -> dict[str, Any]:
-        """What is known without training."""
+        """What is known of the point without training."""
         return dict(self.record.attributes[LOOK])
 
 

@@ -40,7 +40,7 @@ def by_answers(answers: Mapping[str, Answer]) -> Ask:
 
 
 class Unanswered(Exception):
-    """A choice without an answer."""
+    """Raised at a choice to which there is no answer."""
 
     def __init__(self, name: str, choice: Choice) -> None:
         super().__init__(name)

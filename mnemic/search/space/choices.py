@@ -26,7 +26,7 @@ LONGEST_LABEL: Final = 40
 
 @dataclass(frozen=True)
 class Plain:
-    """A scalar."""
+    """A scalar of a space's spec, in which nothing is chosen."""
 
     value: Any
     place: Place
@@ -43,7 +43,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class Choose:
-    """One of several values, each with its label."""
+    """A choice of one of several values, each with its label."""
 
     options: tuple[Node, ...]
     labels: tuple[str, ...]
@@ -52,7 +52,7 @@ class Choose:
 
 @dataclass(frozen=True)
 class Range:
-    """A number in [low, high]; an integer where both ends are written as integers."""
+    """A choice of a number in [low, high]; of an integer where both ends are written so."""
 
     low: float
     high: float
@@ -62,12 +62,12 @@ class Range:
 
     @property
     def integral(self) -> bool:
-        """Whether it is a range of integers."""
+        """Whether the range is one of integers."""
         return isinstance(self.low, int) and isinstance(self.high, int)
 
     @property
     def values(self) -> tuple[float, ...] | None:
-        """Every value, where they are finitely many."""
+        """Every value of the range, where they are finitely many; else None."""
         if self.integral:
             return tuple(range(int(self.low), int(self.high) + 1, int(self.step or 1)))
         if self.step is None:
@@ -129,7 +129,7 @@ def count(node: Node) -> float:
 
 
 class _Reader:
-    """Data to nodes; what is wrong is collected."""
+    """Reads data into nodes, and collects what is wrong with it."""
 
     def __init__(self, document: Document) -> None:
         self.layers = Layers((document,))
@@ -210,7 +210,7 @@ def _there(nodes: Iterable[tuple[Step, Node | None]]) -> tuple[tuple[Step, Node]
 
 
 class _Walk:
-    """One resolution of a tree."""
+    """One resolution of a tree of choices: data, places and answers."""
 
     def __init__(self, ask: Ask) -> None:
         self.ask = ask

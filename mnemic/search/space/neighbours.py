@@ -29,12 +29,12 @@ from mnemic.pipeline import derive
 from mnemic.search.space.identity import facts, identity
 
 SECONDS: Final = 2.0
-"""For deciding whether two rules are the same."""
+"""How long it is tried to decide whether two rules are the same."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One way in which specs differ.
+    """An axis along which specs differ.
 
     Args:
         name: as people call it.

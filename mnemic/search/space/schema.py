@@ -46,7 +46,7 @@ def schema() -> dict[str, Any]:
 
 
 class _Opener:
-    """Schemas with choices let in."""
+    """Opens schemas, so that choices may stand where values do."""
 
     def __init__(self, defined: dict[str, Any]) -> None:
         self.defined = defined

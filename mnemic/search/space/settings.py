@@ -162,7 +162,7 @@ class Settings(Entry):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All but what leaves earlier results as they are, as plain data.
+        """Settings that earlier results depend on, as plain data.
 
         What a later release added is left out where it is not used, so that studies and
         leaderboards of earlier ones go on.
@@ -176,6 +176,6 @@ class Settings(Entry):
 
 
 class SpaceEntry(Entry):
-    """The part of a space that is no spec."""
+    """The part of a space beside its spec: the entry ``search``."""
 
     search: Settings

@@ -59,7 +59,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Space:
-    """A space as read.
+    """A space as read from its file.
 
     Args:
         name: of the space, and of the study of it.
@@ -75,12 +75,12 @@ class Space:
 
     @cached_property
     def choices(self) -> dict[str, Choice]:
-        """Every choice by its name."""
+        """Every choice of the space, by its name."""
         return {name: choice for name, choice, _ in choices(self.root)}
 
     @property
     def size(self) -> float:
-        """The ways to choose; infinite where a range is continuous."""
+        """How many ways to choose the space has; infinite where a range is continuous."""
         return count(self.root)
 
     @cached_property

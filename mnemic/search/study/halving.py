@@ -10,7 +10,7 @@ import torch
 LATEST = 2000
 
 Values = Sequence[float]
-"""Of one point at one rung, less is better in each."""
+"""The objectives of one point at one rung, less is better in each."""
 
 
 def goes_on(values: Values, others: Sequence[Values], keep: float) -> bool:

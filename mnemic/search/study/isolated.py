@@ -36,7 +36,7 @@ _STARTING: Final = threading.Lock()
 
 @dataclass(frozen=True)
 class Failure:
-    """Why there is no answer."""
+    """Why a call in a process of its own gave no answer."""
 
     kind: Kind
     why: str
@@ -44,7 +44,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Answer(Generic[T]):
-    """What the function gave."""
+    """What a function gave that was called in a process of its own."""
 
     value: T
 

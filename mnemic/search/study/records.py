@@ -12,11 +12,11 @@ from mnemic.search.study.storage import RETRIES
 from mnemic.search.study.training import Run
 
 KIND, WHY, LOOK, SPEC, SAME, START = "kind", "why", "look", "spec", "same_as", "start"
-"""Names of attributes."""
+"""Names of attributes of a trial."""
 WORKER: Final = "worker"
-"""The process that does the trial."""
+"""The attribute that tells the process that does the trial."""
 LOOKED: Final = "looked"
-"""Seconds that deriving, compiling and building took."""
+"""The attribute of the seconds that deriving, compiling and building took."""
 RUNG: Final = "rung:"
 
 FINISHED, STOPPED, COSTLY, INVALID = "finished", "stopped", "over budget", "invalid"
@@ -27,7 +27,7 @@ UNCOUNTED: Final = frozenset({DUPLICATE, INVALID, INTERRUPTED})
 
 @dataclass(frozen=True)
 class Record:
-    """One trial.
+    """What is kept of one trial.
 
     Args:
         number: of the trial in its study.
@@ -51,7 +51,7 @@ class Record:
 
     @property
     def counts(self) -> bool:
-        """Whether it is one of the trials that were asked for."""
+        """Whether the trial is one of those that were asked for."""
         match self.state:
             case TrialState.RUNNING:
                 return True
@@ -63,13 +63,13 @@ class Record:
 
     @property
     def identity(self) -> str | None:
-        """Of the derived rule."""
+        """The identity of the derived rule; None where the point was not looked at."""
         found = self.attributes.get(LOOK)
         return None if found is None else str(found["identity"])
 
     @property
     def why(self) -> str:
-        """The reason of an end that was none of the good ones."""
+        """The reason of an end that was none of the good ones; else empty."""
         return str(self.attributes.get(WHY, ""))
 
     @property
@@ -87,7 +87,7 @@ class Record:
 
     @property
     def seconds(self) -> float:
-        """Of training, all rungs."""
+        """The seconds of training, over all rungs."""
         return sum(float(found.get("seconds", 0.0)) for found in self.rungs.values())
 
 

@@ -15,7 +15,7 @@ from mnemic.search.study.confirm import by_hand
 from mnemic.search.study.isolated import Bounds, Failure, isolated
 
 ALL = "all"
-"""Every packaged spec within the budget."""
+"""The word for every packaged spec within the budget."""
 
 
 def rivals(space: Space, logs: Path, told: Callable[[str], None]) -> Iterator[Spec]:

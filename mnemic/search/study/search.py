@@ -46,7 +46,7 @@ Tell = Callable[[str], None]
 
 @dataclass
 class Search:
-    """A search that is open.
+    """A search that is open: its space, study, storage and folder.
 
     Args:
         space: what is searched.
@@ -71,7 +71,7 @@ class Search:
 
     @property
     def stopping(self) -> threading.Event:
-        """Set when the worker is to stop, in the midst of a trial."""
+        """An event that is set when the worker is to stop, in the midst of a trial."""
         return self.patience.stopping
 
     @property

@@ -31,7 +31,7 @@ POINTS: Final = 5
 
 @dataclass(frozen=True)
 class Budget:
-    """What every spec gets alike."""
+    """What is the same for every spec: the model, the training and the steps."""
 
     model: Model
     training: Training
@@ -40,7 +40,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Job:
-    """A run to be done: ``size`` is a rung of the task that overrides the entry's."""
+    """A training run to be done: ``size`` is a rung of the task that overrides the entry's."""
 
     spec: Spec
     task: str
@@ -51,7 +51,7 @@ class Job:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that the result depends on, as plain data."""
+        """All that the result of a run depends on, as plain data."""
         from mnemic.models.result import described
 
         return {
@@ -65,13 +65,13 @@ class Job:
 
     @property
     def key(self) -> str:
-        """The identity's SHA-256, shortened to 32 digits."""
+        """The SHA-256 of the identity, shortened to 32 digits."""
         return sha256(rfc8785.dumps(self.identity)).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run that was done.
+    """A training run that was done.
 
     Args:
         score: the task's metric on held-out sequences.
@@ -160,7 +160,7 @@ def forget(folder: Path, key: str) -> None:
 
 
 class TooLong(Exception):
-    """A run would take longer than it may."""
+    """Raised where a run would take longer than it may."""
 
 
 class Clock:

@@ -60,7 +60,7 @@ class End:
 
 
 class Ended(Exception):
-    """Ends a trial early."""
+    """Raised to end a trial early."""
 
     def __init__(self, end: End) -> None:
         super().__init__(end.kind)

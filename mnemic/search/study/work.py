@@ -23,7 +23,7 @@ from mnemic.search.study.isolated import Failure
 from mnemic.search.study.training import Budget, Job, Run, TooLong, run
 
 SEQUENCES = 16
-"""Of the untrained task."""
+"""Sequences of the untrained task that an error is the mean of."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Look:
 
     @property
     def costs(self) -> dict[str, float]:
-        """The costs by name."""
+        """The costs by name: parameters, bytes of state, FLOPs."""
         known = {"parameters": self.parameters, "state_bytes": self.state_bytes,
                  "flops": self.flops}  # fmt: skip
         trained = self.training_flops

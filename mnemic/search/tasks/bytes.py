@@ -49,17 +49,17 @@ class Bytes(Task[BytesOptions]):
 
     @property
     def vocabulary(self) -> int:
-        """256 bytes."""
+        """The number of tokens: 256 bytes."""
         return 256
 
     @property
     def chance(self) -> float:
-        """8 bits: all bytes alike."""
+        """The score of a guess, 8 bits: all bytes alike."""
         return 8.0
 
     @property
     def ceiling(self) -> float:
-        """0 bits: a bound that no model reaches."""
+        """A bound that no model reaches: 0 bits."""
         return 0.0
 
     @property

@@ -46,12 +46,12 @@ class Compression(Task[CompressionOptions]):
 
     @property
     def vocabulary(self) -> int:
-        """Symbols, then the mark."""
+        """The number of tokens: symbols, then the mark."""
         return self.options.vocabulary
 
     @property
     def chance(self) -> float:
-        """Any symbol in each place but the last, where the mark stands."""
+        """The score of guessing any symbol in each place but the last, where the mark stands."""
         length = self.options.length
         return ((length - 1) / (self.vocabulary - 1) + 1) / length
 

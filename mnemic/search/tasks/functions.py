@@ -64,12 +64,12 @@ class FunctionTask(MemoryTask[O]):
 
     @property
     def dim(self) -> int:
-        """d."""
+        """The size d of inputs and of outputs."""
         return self.options.dim
 
     @property
     def length(self) -> int:
-        """T."""
+        """The length T: the predictions of a sequence."""
         return self.options.length
 
     @abstractmethod

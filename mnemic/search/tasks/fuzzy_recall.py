@@ -61,7 +61,7 @@ class _Pairs:
 
     @property
     def sizes(self) -> Tensor:
-        """[B, P]: tokens of a pair."""
+        """Tokens of each pair, [B, P]."""
         return self.used.sum(-1)
 
 
@@ -95,17 +95,17 @@ class FuzzyRecall(Task[FuzzyRecallOptions]):
 
     @property
     def vocabulary(self) -> int:
-        """Keys, values, padding."""
+        """The number of tokens: keys, values, padding."""
         return self.options.vocabulary
 
     @property
     def keys(self) -> int:
-        """Tokens of keys: [0, keys); those of values follow."""
+        """The number of tokens that keys are made of, [0, keys); those of values follow."""
         return (self.options.vocabulary - 1) // 2
 
     @property
     def chance(self) -> float:
-        """One of the values' tokens."""
+        """The score of guessing one of the values' tokens."""
         return 1 / (self.vocabulary - 1 - self.keys)
 
     def batch(self, generator: torch.Generator, size: int, split: Split) -> Batch:

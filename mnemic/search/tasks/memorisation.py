@@ -53,22 +53,22 @@ class Memorisation(Task[MemorisationOptions]):
 
     @property
     def vocabulary(self) -> int:
-        """Keys, values, the question mark."""
+        """The number of tokens: keys, values, the question mark."""
         return self.options.vocabulary
 
     @property
     def keys(self) -> int:
-        """Tokens that are keys: [0, keys); values follow."""
+        """The number of tokens that are keys, [0, keys); values follow."""
         return (self.vocabulary - 1) // 2
 
     @property
     def chance(self) -> float:
-        """Any value."""
+        """The score of guessing any value."""
         return 1 / (self.vocabulary - 1 - self.keys)
 
     @property
     def truth(self) -> Tensor:
-        """[keys]: the value of each key."""
+        """The value of each key, [keys]."""
         generator = torch.Generator().manual_seed(self.options.map_seed)
         values = self.vocabulary - 1 - self.keys
         return self.keys + torch.randperm(values, generator=generator)[: self.keys]

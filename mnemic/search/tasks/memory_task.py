@@ -40,12 +40,12 @@ class MemoryTask(Exercise[O]):
     @property
     @abstractmethod
     def dim(self) -> int:
-        """d, of keys and of values."""
+        """The size d of keys and of values."""
 
     @property
     @abstractmethod
     def length(self) -> int:
-        """T, the predictions of a sequence."""
+        """The length T: the predictions of a sequence."""
 
     @abstractmethod
     def pairs(self, generator: torch.Generator, size: int, split: Split) -> Pairs:
@@ -53,12 +53,12 @@ class MemoryTask(Exercise[O]):
 
     @property
     def chance(self) -> float:
-        """The answer zero."""
+        """The error of the answer zero."""
         return 1.0
 
     @property
     def ceiling(self) -> float:
-        """A bound: no error at all."""
+        """A bound on the error: none at all."""
         return 0.0
 
     def example(self, seed: int = 0) -> list[Shown]:

@@ -70,12 +70,12 @@ class Mqar(Task[MqarOptions]):
 
     @property
     def vocabulary(self) -> int:
-        """V: blank, keys, values."""
+        """The number of tokens V: blank, keys, values."""
         return self.options.vocabulary
 
     @property
     def chance(self) -> float:
-        """1/pairs: one of the values that were seen, without the key."""
+        """The score 1/pairs of guessing one of the values that were seen, without the key."""
         return 1 / self.options.pairs
 
     def batch(self, generator: torch.Generator, size: int, split: Split) -> Batch:

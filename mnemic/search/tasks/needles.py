@@ -73,12 +73,12 @@ class Needles(Task[NeedlesOptions]):
 
     @property
     def vocabulary(self) -> int:
-        """Digits, the mark, keys, words."""
+        """The number of tokens: digits, the mark, keys, words."""
         return self.options.base + 1 + self.options.keys + self.options.words
 
     @property
     def chance(self) -> float:
-        """Any digit, or any number."""
+        """The score of guessing any digit, or any number where whole numbers are scored."""
         one = 1 / self.options.base
         return one if self.options.scored == "digits" else one**self.options.digits
 

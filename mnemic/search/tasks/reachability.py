@@ -54,13 +54,13 @@ class Reachability(Task[ReachabilityOptions]):
 
     @property
     def vocabulary(self) -> int:
-        """No, yes, then what tells of nodes: n labels, or n² pairs of (node, parent)."""
+        """The number of tokens: no, yes, n labels of nodes or n² pairs of (node, parent)."""
         n = self.options.nodes
         return 2 + (n * n if self.options.tokens == "pair" else n)
 
     @property
     def chance(self) -> float:
-        """Always no: of the n - 1 scored nodes, n/2 are in the other tree."""
+        """The score of always no: of the n - 1 scored nodes, n/2 are in the other tree."""
         n = self.options.nodes
         return n / 2 / (n - 1)
 

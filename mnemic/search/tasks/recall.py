@@ -49,12 +49,12 @@ class RecallOfPairs(Task[O]):
 
     @property
     def vocabulary(self) -> int:
-        """Keys, then values, then noise."""
+        """The number of tokens: keys, then values, then noise."""
         return self.keys + self.values + self.noises
 
     @property
     def chance(self) -> float:
-        """One of the values, whatever the key."""
+        """The score of guessing one of the values, whatever the key."""
         return 1 / self.values
 
     def batch(self, generator: torch.Generator, size: int, split: Split) -> Batch:

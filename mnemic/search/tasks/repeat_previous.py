@@ -22,7 +22,7 @@ class RepeatPreviousOptions(Options):
 
     @property
     def length(self) -> int:
-        """Tokens in a sequence (T)."""
+        """The number of tokens in a sequence, T."""
         return self.vocabulary * self.copies
 
     def __post_init__(self) -> None:
@@ -54,12 +54,12 @@ class RepeatPrevious(Task[RepeatPreviousOptions]):
 
     @property
     def vocabulary(self) -> int:
-        """The symbols."""
+        """The number of tokens: the symbols."""
         return self.options.vocabulary
 
     @property
     def chance(self) -> float:
-        """Any symbol."""
+        """The score of guessing any symbol."""
         return 1 / self.vocabulary
 
     def batch(self, generator: torch.Generator, size: int, split: Split) -> Batch:

@@ -55,12 +55,12 @@ class SelectiveCopying(Task[SelectiveCopyingOptions]):
 
     @property
     def vocabulary(self) -> int:
-        """Symbols, then the blank, then the mark."""
+        """The number of tokens: symbols, then the blank, then the mark."""
         return self.options.vocabulary
 
     @property
     def chance(self) -> float:
-        """Any symbol."""
+        """The score of guessing any symbol."""
         return 1 / (self.vocabulary - 2)
 
     def batch(self, generator: torch.Generator, size: int, split: Split) -> Batch:

@@ -62,18 +62,18 @@ class Swaps(Task[SwapsOptions]):
 
     @property
     def places(self) -> Tensor:
-        """[n (n-1)/2, 2]: the two places of each swap, the smaller first."""
+        """The two places of each swap, the smaller first, [n (n-1)/2, 2]."""
         return _places(self.options.elements)
 
     @property
     def vocabulary(self) -> int:
-        """Elements, then swaps."""
+        """The number of tokens: elements, then swaps."""
         n = self.options.elements
         return n + n * (n - 1) // 2
 
     @property
     def chance(self) -> float:
-        """Always the element that began there: it is back, or still there, so often.
+        """The score of always naming the element that began in the first place.
 
         The first place's element walks with the eigenvalue λ = 1 - 2/(n-1), hence
         mean_t (1/n + (1 - 1/n) λ^t).
@@ -85,7 +85,7 @@ class Swaps(Task[SwapsOptions]):
 
     @property
     def levels(self) -> Sequence[Swaps]:
-        """Lengths doubled from ``start`` to the length."""
+        """The curriculum: lengths doubled from ``start`` to the length."""
         lengths, at = [], self.options.start
         while 0 < at < self.options.length:
             lengths.append(at)

@@ -49,12 +49,12 @@ class Switching(MemoryTask[SwitchingOptions]):
 
     @property
     def dim(self) -> int:
-        """d."""
+        """The size d of a step of the process."""
         return self.options.dim
 
     @property
     def length(self) -> int:
-        """T."""
+        """The length T: the predictions of a sequence."""
         return self.options.length
 
     def pairs(self, generator: torch.Generator, size: int, split: Split) -> Pairs:

@@ -21,7 +21,7 @@ NO_ANSWER: Final = ("Forgotten", "Diverged")
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a memory did.
+    """How a memory did on a task of the memory alone.
 
     Args:
         score: the mean of ``errors``; infinite where the memory diverged, had a singular system
