@@ -11,7 +11,7 @@ from mnemic.compiler.implicit import NewErrorBase
 
 
 def through_map(at: At) -> None:
-    """Each read gets ∂expr/∂read times the gradient, summed over the axes that it lacks."""
+    """Give each read ∂expr/∂read times the gradient, summed over the axes that it lacks."""
     op = at.quantity.op
     assert isinstance(op, Map)
     symbols = {s.name: s for s in op.expr.free_symbols}
@@ -36,7 +36,7 @@ def _part(at: At, op: Map, read: Read, slope: Any) -> str:
 
 
 def _sloped(at: At, name: str, op: Map, slope: Any) -> str:
-    """The derivative times the gradient; a root in it is the quantity itself."""
+    """Plan the derivative times the gradient; a root in it is the quantity itself."""
     d, itself = _unread("d_", op), _unread("itself_", op)
     axes = at.quantity.axes
     if isinstance(op.expr, NewErrorBase):
@@ -46,14 +46,14 @@ def _sloped(at: At, name: str, op: Map, slope: Any) -> str:
 
 
 def _unread(name: str, op: Map) -> Any:
-    """A symbol that the expression does not read."""
+    """Return a symbol that the expression does not read."""
     while any(read.symbol == name for read in op.reads):
         name = f"{name}_"
     return sp.Symbol(name, real=True)
 
 
 def _joined(at: At, op: Map, read: Read, slope: Any) -> tuple[str, str] | None:
-    """Σ over one axis of the gradient times a vector along it: a product, not a sum of products."""
+    """Return the product that is Σ over one axis of the gradient times a vector, or ``None``."""
     axes = at.quantity.axes
     if not (slope.is_Symbol and len(axes) == 2 and len(read.axes) == 1):
         return None

@@ -5,7 +5,7 @@ from mnemic.codegen.plan import Call, Product
 
 
 def through_product(at: At) -> None:
-    """Z = X Y: dX = dZ Yᵀ and dY = Xᵀ dZ, with what is transposed told by flips."""
+    """Pull back Z = X Y: dX = dZ Yᵀ and dY = Xᵀ dZ, with what is transposed told by flips."""
     op = at.quantity.op
     assert isinstance(op, Product)
     left, right, fl, fr = op.left, op.right, op.flip_left, op.flip_right
@@ -24,7 +24,7 @@ def through_product(at: At) -> None:
 
 
 def _inverted(at: At, name: str) -> str:
-    """L, of a quantity that is (I + L)⁻¹."""
+    """Return L of a quantity that is (I + L)⁻¹, else an empty name."""
     match at.plan[name].op:
         case Call("unit_lower_inverse", (strict,)):
             return strict
@@ -33,7 +33,7 @@ def _inverted(at: At, name: str) -> str:
 
 
 def _through_solution(at: At, strict: str, inverse: str, right: str) -> None:
-    """Z = T Y, T = (I + L)⁻¹: dY = Tᵀ dZ and dL = −dY Zᵀ, strictly lower; T needs no gradient."""
+    """Pull back Z = T Y, T = (I + L)⁻¹: dY = Tᵀ dZ, dL = −dY Zᵀ, strictly lower; T gets none."""
     if not at.wants(right, strict):
         return
     d = at.product(f"d_{right}_of_{at.out}", at.axes(right), inverse, at.d, "l")

@@ -40,7 +40,7 @@ class Adjoint:
 
 
 def adjoint(plan: Plan) -> Adjoint:
-    """Reverse mode on a plan, as it is before it is fused.
+    """Run reverse mode on a plan, as it is before it is fused.
 
     Raises ``NoAdjoint`` where a function has no rule.
     """
@@ -64,7 +64,7 @@ def adjoint(plan: Plan) -> Adjoint:
 
 
 def _active(opened: Unrolled, order: list[Quantity]) -> set[str]:
-    """What a gradient goes through: what depends on arguments and states, and reaches an end."""
+    """Return what a gradient goes through: it depends on what is given, and reaches an end."""
     constant = {*INDICES, *opened.closes}
     depends: set[str] = set()
     for quantity in order:
@@ -82,7 +82,7 @@ def _active(opened: Unrolled, order: list[Quantity]) -> set[str]:
 
 
 def differentiated(quantity: Quantity) -> tuple[str, ...]:
-    """What a quantity reads, without what only tells it a shape or a place."""
+    """Return what a quantity reads, without what only tells it a shape or a place."""
     match quantity.op:
         case Call(function=function, arguments=arguments) if function in OPERATIONS:
             return OPERATIONS[function].differentiated(arguments)
@@ -91,7 +91,7 @@ def differentiated(quantity: Quantity) -> tuple[str, ...]:
 
 
 def _seed(opened: Unrolled, sums: Sums) -> dict[str, str]:
-    """The gradients that come in: of the output, and of every state after the chunk."""
+    """Declare the gradients that come in: of the output, and of every state after the chunk."""
     plan, carried = opened.plan, {}
     sums.count(opened.ends.values())
     if OUTPUT in opened.ends:
@@ -111,7 +111,7 @@ def _given(plan: Plan, name: str, axes: tuple[str, ...], *, state: bool) -> str:
 
 
 def _through(at: At) -> None:
-    """What the arguments of one quantity get of its gradient."""
+    """Give the arguments of one quantity their gradients; raise ``NoAdjoint`` without a rule."""
     match at.quantity.op:
         case Map():
             through_map(at)
@@ -124,7 +124,7 @@ def _through(at: At) -> None:
 
 
 def _nothing(plan: Plan, state: str) -> str:
-    """The gradient of a state that nothing depends on."""
+    """Plan the gradient, zero, of a state that nothing depends on."""
     op = Call("filled", (state,), (("value", 0.0),))
     return plan.add(f"no_{state}", plan.axes(state), op)
 

@@ -28,7 +28,7 @@ class Unrolled:
 
 
 def unrolled(plan: Plan) -> Unrolled:
-    """The statements of a plan with those of its closings, each chosen where it closes."""
+    """Return a plan's statements with those of its closings, each chosen where it closes."""
     found = Plan(functions=dict(plan.functions), signals=dict(plan.signals))
     for quantity in plan.ordered():
         _copy(found, quantity)

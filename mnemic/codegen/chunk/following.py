@@ -119,7 +119,7 @@ def carry_keys(p: Chunk, sources: tuple[Source, ...]) -> None:
 
 
 def _lengthened(p: Chunk, name: str, old: str, rows: list[str], equation: str) -> str:
-    """Rows over kept keys with those of a chunk; windows' rows are added up by token."""
+    """Append a chunk's rows to those over kept keys; windows' rows are added up by token."""
     b, width = p.b, p.b.rule.window
     if p.c.rows > 1:
         rows = [b.call(f"{r}_folded", ("s", "v"), "folded", r, width=width) for r in rows]
@@ -131,7 +131,7 @@ def _lengthened(p: Chunk, name: str, old: str, rows: list[str], equation: str) -
 
 
 def _own_keys(p: Chunk) -> str:
-    """The chunk's own keys, without a window's tail."""
+    """Return the chunk's own keys, without a window's tail."""
     b, k = p.b, p.b.featured("k")
     if b.slot:
         return b.call("own_keys", ("t", "k"), "newest", k)
@@ -141,7 +141,7 @@ def _own_keys(p: Chunk) -> str:
 
 
 def _end(p: Chunk, factor: str) -> str:
-    """What a factor by row is at the chunk's end."""
+    """Return what a factor by row is at the chunk's end."""
     channel = p.b.plan.axes(factor)[1:]
     return p.b.call(f"{factor}_end", channel, "last_row" if channel else "last", factor)
 
@@ -209,7 +209,7 @@ def carry_momentum(p: Chunk, sources: tuple[Source, ...]) -> None:
 
 
 def _faded(p: Chunk, source: Source) -> str:
-    """Written rows as they stand in the momentum at the chunk's end."""
+    """Return written rows as they stand in the momentum at the chunk's end."""
     assert source.fade is not None
     u, f = sp.Symbol("u_", real=True), sp.Symbol("f_", real=True)
     env = {"u_": (source.rows, ("s", "v")), "f_": (source.fade, ("s",))}

@@ -143,7 +143,7 @@ def linear_read(
 def _reading(
     p: Chunk, source: Source, query: str, factors: tuple[str | None, str | None], *, before: bool
 ) -> Side:
-    """How queries meet the memory."""
+    """Return how queries meet the memory."""
     kept, kernels = p.m.kept, p.b.rule.kernels
     if kept is None or kernels is None:
         return PLAIN

@@ -58,7 +58,7 @@ def _rows(p: Chunk) -> tuple[str, str]:
 
 
 def _base(p: Chunk, side: Side) -> str:
-    """Predictions from the state at the chunk's start."""
+    """Plan predictions from the state at the chunk's start."""
     b, c, m = p.b, p.c, p.m
     predict = seen_by_channel(p, p.roles["predict"])
     times = c.rows
@@ -73,7 +73,7 @@ def _base(p: Chunk, side: Side) -> str:
 
 
 def seen_by_channel(p: Chunk, predict: str) -> str:
-    """Prediction keys times the decay that the gradient sees, where it differs by channel."""
+    """Return prediction keys times the decay that the gradient sees, if it differs by channel."""
     b, c, rule = p.b, p.c, p.b.rule
     if c.log_channel is None or rule.seen == 1:
         return predict
@@ -95,7 +95,7 @@ def _on_rows(b: Builder, factor: str | None, times: int) -> str | None:
 
 
 def mixing_of(p: Chunk, targets: str, keys: str, through: str, side: Side = PLAIN) -> str:
-    """L: what the prediction of row t sees of what row s wrote, strictly lower triangular."""
+    """Plan L: what the prediction of row t sees of what row s wrote, strictly lower triangular."""
     b, c = p.b, p.c
     if c.log_channel is not None:
         targets = seen_by_channel(p, targets)
@@ -131,7 +131,7 @@ def inverse_of(p: Chunk, mixing: str) -> str:
 
 
 def _affine(p: Chunk, mixing: str) -> str:
-    """u = known − Σ erasing·stateᵀ: the inverse is applied for all chunks at once."""
+    """Plan u = known − Σ erasing·stateᵀ: the inverse is applied for all chunks at once."""
     b, c, m, roles = p.b, p.c, p.m, p.roles
     axes = _rows(p)
     whole = -step_factor(b) * b.rule.error.signal
@@ -159,7 +159,7 @@ def _affine(p: Chunk, mixing: str) -> str:
 
 
 def _rated(p: Chunk, inverse: str, scalar: Any) -> str:
-    """The inverse with its columns times the rate, so that the scan need not."""
+    """Plan the inverse with its columns times the rate, so that the scan need not."""
     if scalar == 1:
         return inverse
     b, roles = p.b, p.roles
@@ -173,7 +173,7 @@ def _rated(p: Chunk, inverse: str, scalar: Any) -> str:
 
 
 def _split(p: Chunk, through: str, side: Side) -> tuple[Source, ...]:
-    """Written and erased rows apart: written ones are known, erased ones solve the system."""
+    """Plan written and erased rows apart: written ones are known, erased ones solve the system."""
     b, roles, rule = p.b, p.roles, p.b.rule
     direct = "memory" if rule.momentum_on == "write" else through
     written = b.error(rule.error.offset, None, roles["value"], roles["predict"], "written",
@@ -195,7 +195,7 @@ def _split(p: Chunk, through: str, side: Side) -> tuple[Source, ...]:
 
 
 def _residual(p: Chunk, mixing: str, base: str) -> str:
-    """ŷ = base + L u(ŷ) for a u that is not affine, then u.
+    """Solve ŷ = base + L u(ŷ) for a u that is not affine, then return u.
 
     Where e depends on ŷ − v alone, the unknown is the residual R = ŷ − v.
     """

@@ -43,7 +43,7 @@ def elementary(rule: KeyValuePairs) -> Plan | None:
 
 
 def regressed(rule: KeyValuePairs, fit: Fit) -> Plan | None:
-    """The chunk of a local linear fit; ``None`` for keys that move, and for a direct solve."""
+    """Plan the chunk of a local linear fit; ``None`` for keys that move, and for a direct solve."""
     solver = rule.problem.spec.optimizer.solver
     if fit.carry is not None or not solver.most:
         return None
@@ -72,7 +72,7 @@ class Steps:
 
     @classmethod
     def of(cls, b: BuilderOf[KeyValuePairs], w: str, query: str, key: str) -> "Steps":
-        """The steps' quantities."""
+        """Plan what the steps along w do to a chunk's queries and keys."""
         rate = b.row_map("rate", b.rule.rate)
         f, x, y = sp.symbols("f_ x_ y_", real=True)
         gram = b.product("w_w", ("t", "s"), w, w, flip_right=True)
@@ -94,11 +94,11 @@ class Steps:
         return cls(carried, taken, along, turned, rated)
 
     def reached(self, b: BuilderOf[KeyValuePairs], product: str) -> str:
-        """q·k̃ of a chunk's own pairs."""
+        """Plan q·k̃ of a chunk's own pairs, from ``product``, the q·k of the keys as given."""
         return b.map(f"{product}_moved", ONE - TWO, {"x_": product, "y_": self.asked}, "keys")
 
     def ended(self, b: BuilderOf[KeyValuePairs], keys: str, own: str) -> tuple[str, str]:
-        """The pairs from before the chunk, and its own, after its last row."""
+        """Plan the keys from before the chunk, and its own, as they are after its last row."""
         reach = b.product("keys_turned", ("n", "s"), keys, self.turned, flip_right=True)
         moved = b.product("keys_moved", ("n", "k"), reach, self.rated)
         old = b.map("keys_left", ONE - TWO, {"x_": keys, "y_": moved}, "keys")
@@ -118,7 +118,7 @@ class Mean:
         self.past, self.own = self._sides()
 
     def _sides(self) -> tuple[Side, Side]:
-        """The pairs from before the chunk, and its own; what follows the states."""
+        """Plan the pairs from before the chunk, and its own; and what follows the states."""
         b = self.b
         options: dict[str, Any] = {"span": self.span} if self.span else {}
         keys = b.plan.given("keys", ("n", "k"), state=True)
@@ -153,7 +153,7 @@ class Mean:
         return Side(keys, values, "n", seen, left), Side(key, value, "s", own, fresh)
 
     def _score(self, side: Side, name: str) -> str:
-        """The logit (or the weight) of pairs at every row, with what decays left of them."""
+        """Plan the logit (or the weight) of pairs at every row, with what decays left of them."""
         b, expr = self.b, self.fit.similarity.score
         axes = ("t", side.axis)
         env: dict[str, Any] = dict(b.coefficients(expr))
@@ -178,8 +178,8 @@ class Mean:
         return b.map(f"logit{name}" if self.logs else f"similar{name}", expr, env, "weights")
 
     def weights(self, *, relative: bool = False) -> Weights:
-        """The weights up to a number a row: relative to their largest where they are logarithms,
-        or where that is told."""
+        """Plan the weights up to a number a row: relative to their largest where they are
+        logarithms, or where that is told."""
         b, past, own = self.b, self.past, self.own
         old, new = self._score(past, "_past"), self._score(own, "_own")
         seen = () if past.seen is None else (past.seen,)
@@ -202,7 +202,7 @@ class Mean:
         return Weights(weights, mixed, total)
 
     def read(self) -> str:
-        """Σ w v / Σ w."""
+        """Plan the mean at every row, Σ w v / Σ w."""
         b, past, own, w = self.b, self.past, self.own, self.weights()
         values = b.product("y_past", ("t", "v"), w.past, past.values)
         both = b.product("y_own", ("t", "v"), w.own, own.values)

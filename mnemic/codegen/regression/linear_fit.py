@@ -45,7 +45,7 @@ class Weights:
 def read(
     b: BuilderOf[KeyValuePairs], past: Side, own: Side, w: Weights, limits: tuple[float, int]
 ) -> str:  # fmt: skip
-    """The height of the fit at every row; ``limits`` are the solver's tolerance and iterations."""
+    """Plan the fit's height at every row; ``limits`` are the solver's tolerance and iterations."""
     fit = _Fit(b, past, own, w, *limits)
     x = fit.solved()
     along = fit.along(x, "")
@@ -75,18 +75,18 @@ class _Fit:
     def over(
         self, weights: tuple[str, str], rows: tuple[str, str], axis: str, name: str
     ) -> str:  # fmt: skip
-        """Σ w x over the pairs from before the chunk and its own."""
+        """Plan Σ w x over the pairs from before the chunk and its own."""
         b, (old, new), (past, own) = self.b, weights, rows
         one = b.product(f"{name}_past", ("t", axis), old, past)
         two = b.product(f"{name}_own", ("t", axis), new, own)
         return b.map(name, ONE + TWO, {"x_": one, "y_": two})
 
     def summed(self, weights: tuple[str, str], name: str) -> str:
-        """Σ w of every row."""
+        """Plan Σ w of every row."""
         return self.b.call(name, ("t",), "row_totals", *weights)
 
     def along(self, x: str, tag: str) -> tuple[str, str]:
-        """w (k − k̄)·x of the pairs from before the chunk, and of its own."""
+        """Plan w (k − k̄)·x of the pairs from before the chunk, and of its own."""
         b = self.b
         parts = b.map(f"centre_x{tag}", ONE * TWO, {"x_": self.centre, "y_": x})
         centre = b.call(f"centre_along{tag}", ("t",), "total", parts)
@@ -99,7 +99,7 @@ class _Fit:
         return found[0], found[1]
 
     def times(self, x: str, tag: str) -> str:
-        """A x."""
+        """Plan A x for every row."""
         along = self.along(x, tag)
         keys = self.over(along, (self.past.keys, self.own.keys), "k", f"image_keys{tag}")
         total = self.summed(along, f"image_sum{tag}")
@@ -110,7 +110,7 @@ class _Fit:
         return self.b.map(f"image{tag}", expr, env, "dual")
 
     def diagonal(self) -> str:
-        """Σ w (k − k̄)² + λ, what the iteration is conditioned by."""
+        """Plan Σ w (k − k̄)² + λ, what the iteration is conditioned by."""
         b = self.b
         squares = [
             b.map(f"{x}_squared", ONE**2, {"x_": x}) for x in (self.past.keys, self.own.keys)
@@ -122,7 +122,7 @@ class _Fit:
         return b.map("diagonal", sp.Max(ONE - THREE * TWO**2, 0) + FOUR, env, "dual")
 
     def solved(self) -> str:
-        """x = A⁻¹ (q − k̄)."""
+        """Plan x = A⁻¹ (q − k̄), by conjugate gradients."""
         b = self.b
         target = b.map("target", ONE - TWO, {"x_": b.featured("q"), "y_": self.centre})
         unknown = b.call("direction", ("t", "k"), "unknown", target)

@@ -23,7 +23,7 @@ SIMILARITY = '''def similarity(kq, kk, qq{extra}):
 
 
 def recurrent(rule: KeyValuePairs) -> Plan:
-    """One token."""
+    """Return the plan of one token."""
     fit = rule.fit
     b = BuilderOf(rule, ())
     b.declare_vectors()
@@ -53,7 +53,7 @@ def recurrent(rule: KeyValuePairs) -> Plan:
 
 
 def chunk(rule: KeyValuePairs) -> Plan:
-    """One chunk."""
+    """Return the plan of one chunk."""
     fit = rule.fit
     b = BuilderOf(rule, ("t",))
     b.declare_vectors()
@@ -89,7 +89,7 @@ def chunk(rule: KeyValuePairs) -> Plan:
 
 
 def span(rule: KeyValuePairs) -> dict[str, int]:
-    """The window as an option of the support functions, where there is one."""
+    """Return the window as an option of the support functions, where there is one."""
     return {"span": rule.window} if rule.window > 1 else {}
 
 
@@ -114,7 +114,7 @@ class _Kept:
             self.steps = (self.roles["carry"], b.row_map("rate", b.rule.rate))
 
     def by_token(self) -> tuple[str, str]:
-        """The pairs that a token sees: the keys moved, its own behind them."""
+        """Plan the pairs that a token sees: the keys moved, its own behind them."""
         keys = self.keys
         if self.steps:
             b, (w, rate) = self.b, self.steps
@@ -130,7 +130,7 @@ class _Kept:
         return keys, values
 
     def by_rows(self) -> tuple[str, str]:
-        """The pairs with a chunk's own behind them; keys that move stand as before the chunk."""
+        """Plan the pairs with a chunk's own behind them; keys that move stand as before it."""
         keys = after = self._grown("keys", self.keys, "append_rows", "write", "k")
         if self.steps:
             after = self.b.call("keys_end", ("n", "k"), "carried_keys", self.keys,
@@ -148,7 +148,7 @@ class _Kept:
         return self.b.needed_log_decay(self.b.rule.decay)
 
     def decayed_by_token(self) -> str | None:
-        """log Π α_j over i < j ≤ t for every kept pair i."""
+        """Plan log Π α_j over i < j ≤ t for every kept pair i; ``None`` where nothing decays."""
         if self.log_kept is None:
             return None
         b = self.b
@@ -160,7 +160,7 @@ class _Kept:
         return grown
 
     def decayed_by_rows(self) -> str | None:
-        """The same relative to the chunk's start: differences of two entries are what counts."""
+        """Plan the logarithms of what decays leave of pairs, of which only differences count."""
         if self.log_kept is None:
             return None
         b, decay = self.b, self._log_decay()
@@ -175,7 +175,7 @@ class _Kept:
 
 
 def _score(b: BuilderOf[KeyValuePairs], fit: Fit, keys: str, query: str) -> str:
-    """The logit (or the weight) of every kept pair at one query."""
+    """Plan the logit (or the weight) of every kept pair at one query."""
     expr = fit.similarity.score
     env: dict[str, Any] = _row_values(b, expr, query)
     env["kq"] = b.call("kq", ("n",), "recall", keys, query)
@@ -188,7 +188,7 @@ def _score(b: BuilderOf[KeyValuePairs], fit: Fit, keys: str, query: str) -> str:
 
 
 def _row_values(b: BuilderOf[KeyValuePairs], expr: Any, query: str) -> dict[str, Any]:
-    """The coefficients of an expression and d_k, a number a row each."""
+    """Return the coefficients of an expression and d_k, a number a row each."""
     found: dict[str, Any] = dict(b.coefficients(expr))
     if expr.has(sym.d_k):
         rows = b.plan.axes(query)[:-1]
@@ -197,7 +197,7 @@ def _row_values(b: BuilderOf[KeyValuePairs], expr: Any, query: str) -> dict[str,
 
 
 def _declare_similarity(b: BuilderOf[KeyValuePairs], fit: Fit, query: str) -> tuple[str, ...]:
-    """The similarity as a function of the module; what its calls take beside the three products."""
+    """Declare the similarity as a function; return what calls give it beside the three products."""
     expr = fit.similarity.score
     extra = _row_values(b, expr, query)
     logs = fit.similarity.logit is not None
@@ -210,7 +210,7 @@ def _declare_similarity(b: BuilderOf[KeyValuePairs], fit: Fit, query: str) -> tu
 
 
 def _attention(b: BuilderOf[KeyValuePairs], fit: Fit, keys: str, values: str, query: str) -> str:
-    """y = softmax(Q Kᵀ) V of longer queries and keys."""
+    """Plan y = softmax(Q Kᵀ) V of longer queries and keys."""
     found = fit.similarity.linear
     assert found is not None
     x, f = sp.Symbol("x_", real=True), sp.Symbol("f_", real=True)
@@ -227,7 +227,7 @@ def _attention(b: BuilderOf[KeyValuePairs], fit: Fit, keys: str, values: str, qu
 
 
 def _row(b: BuilderOf[KeyValuePairs], name: str, expr: Any, query: str) -> str:
-    """An expression of coefficients and d_k as one number a row."""
+    """Plan an expression of coefficients and d_k as one number a row."""
     env = _row_values(b, expr, query)
     if not env:
         env = {"zero": b.zero()}
@@ -239,7 +239,7 @@ def _row(b: BuilderOf[KeyValuePairs], name: str, expr: Any, query: str) -> str:
 
 
 def _interpolation(b: BuilderOf[KeyValuePairs], fit: Fit) -> tuple[str, str, str, dict[str, str]]:
-    """States, roles, and the kernel as a function."""
+    """Declare the kernel as a function and the states; return the states and the roles."""
     keys = b.plan.given("keys", ("n", "k"), state=True)
     factor = b.plan.given("factor", ("n", "n"), state=True)
     solved = b.plan.given("solved", ("n", "v"), state=True)
@@ -251,7 +251,7 @@ def _interpolation(b: BuilderOf[KeyValuePairs], fit: Fit) -> tuple[str, str, str
 
 
 def _interpolated_token(b: BuilderOf[KeyValuePairs], fit: Fit) -> Plan:
-    """The factor grows by a row; L⁻¹V by one as well."""
+    """Plan one token: the factor grows by a row; L⁻¹V by one as well."""
     keys, factor, solved, roles = _interpolation(b, fit)
     key, query = roles["write"], b.featured("q")
     cross = b.call("cross", ("n",), "kernel_row", key, keys, similarity="similarity",
@@ -274,7 +274,7 @@ def _interpolated_token(b: BuilderOf[KeyValuePairs], fit: Fit) -> Plan:
 
 
 def _interpolated_chunk(b: BuilderOf[KeyValuePairs], fit: Fit) -> Plan:
-    """One factor serves all prefixes: its leading blocks factor theirs."""
+    """Plan a chunk with one factor for all prefixes: its leading blocks factor theirs."""
     keys, factor, solved, roles = _interpolation(b, fit)
     key, query = roles["write"], b.featured("q")
     kernel: dict[str, Any] = {"similarity": "similarity"}

@@ -20,7 +20,7 @@ class Channels:
     partner: bool = False
 
     def text(self, size: str) -> str:
-        """The load, where the vector's channels have this size."""
+        """Write the load, where the vector's channels have this size."""
         place = f"place_{self.vector}_{self.step}"
         at = f"(at_{size} + {size} // 2) % {size}" if self.partner else f"at_{size}"
         rest = f"{at}, {size}, REAL"
@@ -40,7 +40,7 @@ class Raw:
     steps: int = 1
 
     def text(self, sizes: tuple[str, ...]) -> str:
-        """The load, where an entry has these sizes."""
+        """Write the load, where an entry has these sizes."""
         rows = [] if self.fixed else ["batch" if self.steps == 1 else f"batch * {self.steps}"]
         row = " + ".join([*rows, *([str(self.step)] if self.step else [])])
         number = f"({row}) * heads + head" if " " in row else f"{row} * heads + head"
@@ -58,7 +58,7 @@ class Same:
     value: float
 
     def text(self, sizes: tuple[str, ...]) -> str:
-        """The number, in channels that are there."""
+        """Write the number, in channels that are there."""
         if not sizes:
             return f"tl.full((), {self.value!r}, REAL)"
         (size,) = sizes
@@ -72,7 +72,7 @@ class Told:
     source: str
 
     def text(self, sizes: tuple[str, ...]) -> str:
-        """The number."""
+        """Return the number as the kernel spells it."""
         assert not sizes
         return self.source
 
@@ -85,7 +85,7 @@ class Finish:
     number: str
 
     def text(self, sizes: tuple[str, ...]) -> str:
-        """The load."""
+        """Write the load of the gate's or weight's channels."""
         (size,) = sizes
         return f"tiles.load_vector({self.source}, {self.number}, at_{size}, {size}, REAL)"
 
@@ -97,7 +97,7 @@ class Tail:
     state: str
 
     def text(self, sizes: tuple[str, ...]) -> str:
-        """The load."""
+        """Write the load of a window's rows, or of its numbers."""
         slots, *channels = sizes
         if not channels:
             return f"tiles.load_tail_numbers(start_{self.state}, memory, at_{slots}, {slots}, REAL)"
@@ -110,7 +110,7 @@ Load = Channels | Raw | Same | Told | Finish | Tail
 
 
 def load(lay: Layout, row: Row, found: Load) -> str:
-    """The right-hand side of what a step reads."""
+    """Write the right-hand side of what a step reads."""
     if isinstance(found, Channels):
         (size,) = row.sizes
         return found.text(size)

@@ -51,7 +51,7 @@ class Whole:
 
 
 def whole(rule: Rule, token: Plan, signature: Signature) -> Whole:
-    """The plan of a layer's token.
+    """Return the plan of a layer's token.
 
     Raises ``NoTiles`` where the rule takes something that no part of the kernel makes.
     """
@@ -92,7 +92,7 @@ def _refuse(token: Plan, signature: Signature) -> None:
 
 
 def _copied(token: Plan, made: "_Prologue", step: int, now: dict[str, str]) -> dict[str, str]:
-    """The rule's plan at one of a token's steps: its arguments made, its states as they stand."""
+    """Copy the rule's plan at one of a token's steps: arguments made, states as they stand."""
     plan, renamed = made.plan, dict(now)
     plan.functions |= token.functions
     plan.signals |= token.signals
@@ -126,7 +126,7 @@ class _Prologue:
         return self.rule.problem.spec.block
 
     def argument(self, given: Quantity, step: int) -> str:
-        """The quantity that stands for an argument of the rule at one of a token's steps."""
+        """Return the quantity that stands for an argument of the rule at one of a token's steps."""
         name = given.name
         texts = vector_texts(self.block, self.signature)
         if name in texts:
@@ -152,7 +152,7 @@ class _Prologue:
         return self.loaded(name, given.axes, told)
 
     def loaded(self, name: str, axes: tuple[str, ...], load: Load) -> str:
-        """Something that the kernel reads."""
+        """Declare something that the kernel reads, unless that is done, and return its name."""
         if name not in self.plan.graph:
             self.plan.given(name, axes)
             self.loads[name] = load
@@ -161,7 +161,7 @@ class _Prologue:
     # -- windows ----------------------------------------------------------------------------
 
     def windowed(self, name: str, now: str, axes: tuple[str, ...]) -> str:
-        """The last c tokens' own: what is carried, and the token's."""
+        """Plan the last c tokens' own: what is carried, and the token's."""
         state = f"{name}_tail"
         if state not in self.tails:
             tail = self.loaded(state, axes, Tail(state))
@@ -171,7 +171,7 @@ class _Prologue:
         return self.tails[state]
 
     def weights(self, told: Coefficient | None, axes: tuple[str, ...], step: int) -> str:
-        """γ of the window's tokens, zero before the document."""
+        """Plan γ of the window's tokens, zero before the document."""
         live = self.windowed("live", self.loaded("live_now", (), Same(1.0)), axes)
         if told is None:
             return live
@@ -185,7 +185,7 @@ class _Prologue:
     # -- coefficients -----------------------------------------------------------------------
 
     def coefficient(self, told: Coefficient, axes: tuple[str, ...], step: int) -> str:
-        """g(raw), or its logarithm; what acts once a token does nothing at the later steps."""
+        """Plan g(raw), or its logarithm; what acts once a token does nothing at the later steps."""
         name = told.parameter
         if step and name in self.signature.once:
             value = 0.0 if name.startswith("log_") else 1.0
@@ -204,7 +204,7 @@ class _Prologue:
     # -- vectors ----------------------------------------------------------------------------
 
     def vector(self, name: str, text: str, axes: tuple[str, ...], step: int) -> str:
-        """A query, key or value of one of a token's steps."""
+        """Plan a query, key or value of one of a token's steps."""
         expr, block = expression(text), self.block
         if expr.is_number:
             found = self.loaded(name, axes, Same(float(expr)))
@@ -223,7 +223,7 @@ class _Prologue:
         return found
 
     def convolved(self, name: str, axes: tuple[str, ...], step: int, partner: bool = False) -> str:
-        """Σ_j w_j ∘ x_{t−taps+1+j}."""
+        """Plan Σ_j w_j ∘ x_{t−taps+1+j}."""
         taps, other = self.block.convolution, "_partner" if partner else ""
         lead = f"{name}_{step}{other}"
         rows = [
@@ -246,7 +246,7 @@ class _Prologue:
         return self.plan.add(f"{lead}_convolved", axes, Map(expr, reads))
 
     def mapped(self, name: str, expr: Any, of: str, axes: tuple[str, ...]) -> str:
-        """An activation of one quantity."""
+        """Plan an activation of one quantity."""
         if expr == sym.x:
             return of
         symbol = _symbol(f"{of}_")
@@ -254,7 +254,7 @@ class _Prologue:
         return self.plan.add(name, axes, Map(expr.subs(sym.x, symbol), reads))
 
     def length(self, vector: str) -> str:
-        """sqrt(‖x‖² + ε)."""
+        """Plan sqrt(‖x‖² + ε)."""
         x, total = _symbol("x_"), sp.Symbol("total_", nonnegative=True)
         axes = self.plan.axes(vector)
         squares = self.plan.add(f"{vector}_squares", axes, Map(x**2, (Read("x_", vector, axes),)))
@@ -263,7 +263,7 @@ class _Prologue:
         return self.plan.add(f"{vector}_length", (), root)
 
     def over(self, vector: str, length: str) -> str:
-        """x / length."""
+        """Plan x / length."""
         axes, x, size = self.plan.axes(vector), _symbol("x_"), _symbol("length_")
         reads = (Read("x_", vector, axes), Read("length_", length, ()))
         return self.plan.add(f"{vector}_unit", axes, Map(x / size, reads))
@@ -272,7 +272,7 @@ class _Prologue:
         self, name: str, expr: Any, vector: str, axes: tuple[str, ...], step: int,
         length: str | None,
     ) -> str:  # fmt: skip
-        """A key turned by its position: what stands half a vector further comes by a load."""
+        """Turn a key by its position: what stands half a vector further comes by a load."""
         partner = vector
         if not expr.is_number:
             other = self.convolved(name, axes, step, partner=True)
@@ -285,7 +285,7 @@ class _Prologue:
     # -- the end ----------------------------------------------------------------------------
 
     def finished(self, output: str) -> str:
-        """rms(y) ∘ σ(gate), each where the block has it."""
+        """Plan rms(y) ∘ σ(gate), each where the block has it."""
         axes, gate = self.plan.axes(output), gate_of(self.block)
         if self.block.output_norm == "rms":
             output = self.normed(output, axes)
@@ -297,7 +297,7 @@ class _Prologue:
         return self.plan.add("y_gated", axes, Map(_symbol("x_") * _symbol("gate_"), reads))
 
     def normed(self, output: str, axes: tuple[str, ...]) -> str:
-        """y / sqrt(mean y² + ε) times the norm's weight."""
+        """Plan y / sqrt(mean y² + ε) times the norm's weight."""
         x, weight = _symbol("x_"), _symbol("weight_")
         total, count = sp.Symbol("total_", nonnegative=True), sp.Symbol("count_", positive=True)
         squares = self.plan.add("y_squares", axes, Map(x**2, (Read("x_", output, axes),)))

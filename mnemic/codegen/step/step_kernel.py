@@ -42,7 +42,7 @@ class Drawn:
         return tuple(dict.fromkeys(x.name for x in self.whole.loads.values() if isinstance(x, Raw)))
 
     def reads(self, source: str) -> bool:
-        """Whether the kernel reads the gate, the norm's weight, or a number of the token."""
+        """Return whether the kernel reads the gate, the norm's weight, or a number of the token."""
         texts = [x.source for x in self.whole.loads.values() if isinstance(x, Finish | Told)]
         return any(text.split(".")[0] == source for text in texts)
 
@@ -52,12 +52,12 @@ class Drawn:
         return bool(self.lay.plan.closed) or self.reads("position")
 
     def size(self, vector: str, step: int) -> str:
-        """The size of a vector's channels."""
+        """Return the size of a vector's channels."""
         return self.lay.sizes(self.whole.window[vector, step][-1])[-1]
 
 
 def kernel(drawn: Drawn, doc: str) -> str:
-    """The kernel: a program takes one memory (or a block of its values) through one token."""
+    """Write the kernel: a program takes one memory (or a block of its values) through one token."""
     lines = ["@triton.jit", "def step_kernel("]
     lines += [f"    {part}," for part in parameters(drawn)]
     lines += ["):", f'    """{doc}"""', *opening(drawn), *_body(drawn), f"    {BARRIER}"]
@@ -70,13 +70,13 @@ def kernel(drawn: Drawn, doc: str) -> str:
 
 
 def ending(drawn: Drawn, sizes: tuple[str, ...]) -> str:
-    """The number of the memory under which a state of these sizes is stored."""
+    """Write the number of the memory under which a state of these sizes is stored."""
     return "memory" if drawn.lay.split in ("", *sizes) else "beside * heads + head"
 
 
 def parameters(drawn: Drawn, scratch: tuple[str, ...] = ()) -> list[str]:
-    """The kernel's parameters: pointers, numbers, constants; ``scratch`` are the sizes along which
-    rows are kept for a while."""
+    """List the kernel's parameters: pointers, numbers, constants; ``scratch`` are the sizes along
+    which rows are kept for a while."""
     lay = drawn.lay
     pointers = ["mixed", *(["tail", "next_tail", "taps"] if drawn.taps else [])]
     pointers += [f"raw_{name}" for name in drawn.raws]
@@ -97,8 +97,8 @@ def parameters(drawn: Drawn, scratch: tuple[str, ...] = ()) -> list[str]:
 
 
 def opening(drawn: Drawn, along: tuple[str, ...] = ()) -> list[str]:
-    """Which memory a program runs, its channels (of those that it does not go ``along``), and where
-    they stand in the projections."""
+    """Write which memory a program runs, its channels (of those that it does not go ``along``), and
+    where they stand in the projections."""
     lay = drawn.lay
     lines = [
         "    memory = tl.program_id(0).to(tl.int64)",
@@ -131,7 +131,7 @@ def opening(drawn: Drawn, along: tuple[str, ...] = ()) -> list[str]:
 
 
 def _place(drawn: Drawn, vector: str, step: int, head: str) -> str:
-    """The first channel of a vector of this head at one of a token's steps."""
+    """Write the first channel of a vector of this head at one of a token's steps."""
     row = f"({step} * heads + {head})" if step else head
     return f"place_{vector}_{step} = first_{vector} + {row} * {drawn.size(vector, step)}"
 
@@ -140,7 +140,7 @@ def _place(drawn: Drawn, vector: str, step: int, head: str) -> str:
 
 
 def _body(drawn: Drawn) -> list[str]:
-    """The states are moved, the queries read them, and what an interval's end moves follows."""
+    """Write how states are moved, queries read them, and what an interval's end moves follows."""
     plan = drawn.lay.plan
     closings = plan.phases().closings
     anew = any(OUTPUT in closing.moves for closing in closings)
@@ -164,8 +164,8 @@ def _body(drawn: Drawn) -> list[str]:
 
 
 def _first(drawn: Drawn, order: Order[Row | Held], asked: set[str]) -> Iterator[str]:
-    """Loads before anything else, so that none waits for what is computed of another; memories
-    with intervals have too many matrices to hold them all at once."""
+    """Yield the loads before anything else, so that none waits for what is computed of another;
+    memories with intervals have too many matrices to hold them all at once."""
     lay = drawn.lay
     late = {n for n, x in drawn.whole.loads.items() if isinstance(x, Finish)} | asked
     yield from _until(drawn, order, [row.name for row in lay.rows if row.name not in late], 4)
@@ -183,7 +183,7 @@ def _order(drawn: Drawn) -> Order[Row | Held]:
 
 
 def _reached_by_query(drawn: Drawn) -> set[str]:
-    """What depends on the query."""
+    """Return what depends on the query."""
     graph = drawn.lay.plan.graph
     found = {q for q in drawn.whole.queries if q in graph}
     return found.union(*(nx.descendants(graph, q) for q in found))
@@ -195,7 +195,7 @@ def _closing_names(drawn: Drawn) -> set[str]:
 
 
 def queries(drawn: Drawn) -> list[str]:
-    """Every query of this memory's head, one after another."""
+    """Write the start of every query of this memory's head, one after another."""
     places = [f"{_place(drawn, 'q', 0, 'query')}"] if "q" in drawn.steps else []
     if drawn.groups == 1:
         return ["    query = head", *(f"    {line}" for line in places)]
@@ -204,7 +204,7 @@ def queries(drawn: Drawn) -> list[str]:
 
 
 def _end(drawn: Drawn, order: Order[Row | Held], indent: int) -> list[str]:
-    """The output: normed and gated where this program has all of its channels."""
+    """Write the output: normed and gated where this program has all of its channels."""
     lay, read, pad = drawn.lay, drawn.whole.read, " " * indent
     size = lay.sizes(read)[-1]
     number = "batch * heads * GROUPS + query"
@@ -224,7 +224,7 @@ def _end(drawn: Drawn, order: Order[Row | Held], indent: int) -> list[str]:
 
 
 def _until(drawn: Drawn, order: Order[Row | Held], ends: list[str], indent: int) -> Iterator[str]:
-    """What is missing for some ends: loads and statements, in order."""
+    """Yield what is missing for some ends: loads and statements, in order."""
     for end in ends:
         for step in order.until(end):
             if isinstance(step, Quantity):
@@ -245,7 +245,7 @@ def _line(drawn: Drawn, quantity: Quantity, indent: int, spelled: dict[str, str]
 
 
 def _advance(drawn: Drawn) -> list[str]:
-    """Move the states on; where an interval of the document ends, its closing moves more."""
+    """Write how states move on; where an interval of the document ends, its closing moves more."""
     plan, read = drawn.lay.plan, drawn.whole.read
     moves = {s: n for s, n in plan.following.items() if s != n}
     renamed = {n: s for s, n in moves.items()}
@@ -264,7 +264,7 @@ def _advance(drawn: Drawn) -> list[str]:
 
 
 def tails(drawn: Drawn, chosen: Callable[[str], bool], indent: int) -> list[str]:
-    """The window a token later: every tap but the oldest."""
+    """Write the window a token later: every tap but the oldest."""
     lines = []
     for (vector, step), rows in drawn.whole.window.items():
         if not drawn.taps or not chosen(vector):
@@ -280,12 +280,12 @@ def tails(drawn: Drawn, chosen: Callable[[str], bool], indent: int) -> list[str]
 
 
 def windows(drawn: Drawn) -> list[str]:
-    """What is carried of windows of tokens."""
+    """Write the stores of what is carried of all windows of tokens."""
     return [f"    {_window(drawn, *tail)}" for tail in drawn.whole.tails.items()]
 
 
 def _window(drawn: Drawn, state: str, window: str) -> str:
-    """What is carried of a window of tokens."""
+    """Write the store of what is carried of a window of tokens."""
     slots, *channels = drawn.lay.sizes(window)
     places = "".join(f", at_{size}, {size}" for size in channels)
     name = "store_tail" if channels else "store_tail_numbers"
@@ -294,7 +294,7 @@ def _window(drawn: Drawn, state: str, window: str) -> str:
 
 
 def used(drawn: Drawn) -> frozenset[str]:
-    """The names that the kernel itself has."""
+    """Return the names that the kernel itself has."""
     places = {f"place_{vector}_{step}" for vector, step in drawn.whole.window}
     own = {part.removesuffix(": tl.constexpr") for part in parameters(drawn)} | places
     places |= {f"{side}_{n}" for n in range(drawn.taps) for side in ("before", "after")}
@@ -307,7 +307,7 @@ def used(drawn: Drawn) -> frozenset[str]:
 
 
 def check(drawn: Drawn) -> None:
-    """Raises ``NoTiles`` for a quantity that has a name of the kernel's own."""
+    """Raise ``NoTiles`` for a name of the kernel's own, or for channels that nothing reads."""
     named = {q.name for q in drawn.lay.tiles} | set(drawn.whole.loads)
     for name in sorted(named & used(drawn)):
         raise NoTiles(f"the name {name}, which kernels use themselves")

@@ -60,7 +60,7 @@ class Stepped:
 def stepped(
     rule: Rule, token: Plan, signature: Signature, numbers: dict[str, str]
 ) -> Stepped:  # fmt: skip
-    """The kernel of a layer's token."""
+    """Return the kernel of a layer's token, or why it has none."""
     try:
         return Stepped(_source(rule, token, signature, numbers))
     except NoTiles as reason:
@@ -83,7 +83,7 @@ def _source(rule: Rule, token: Plan, signature: Signature, numbers: dict[str, st
 
 
 def _laid(found: Whole, window: int) -> Layout:
-    """The layout of everything; values may be cut where nothing before the norm mixes them."""
+    """Lay out everything; values may be cut where nothing before the norm mixes them."""
     plan, end = found.plan, found.plan.output
     plan.output = found.read
     views = Windows(window)
@@ -96,7 +96,8 @@ def _laid(found: Whole, window: int) -> Layout:
 def _data(
     drawn: Drawn, *, products: bool, along: swept_step.Stepped | None = None, twin: bool = False
 ) -> str:  # fmt: skip
-    """What the kernel takes (or the one that goes ``along`` memories), as data of the module."""
+    """Write what the kernel takes (or that which goes ``along`` memories), as data of the
+    module."""
     lay = drawn.lay
     lines = [
         f"{'SWEPT' if along else 'STEP'} = Step(",
@@ -123,7 +124,7 @@ def _data(
 
 
 def _tails(drawn: Drawn) -> list[str]:
-    """What a window of tokens carries, where there is one."""
+    """Write what a window of tokens carries, where there is one."""
     tails = drawn.whole.tails
     if not tails:
         return []
@@ -132,7 +133,7 @@ def _tails(drawn: Drawn) -> list[str]:
 
 
 def _sizes(drawn: Drawn) -> dict[str, str]:
-    """By the name of a size: the vector whose channels have it (those of states tell the rest)."""
+    """Map a size's name to the vector whose channels have it (those of states tell the rest)."""
     found = {}
     for name, load in drawn.whole.loads.items():
         if isinstance(load, Channels) and name in drawn.lay.plan.graph:

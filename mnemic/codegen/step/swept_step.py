@@ -33,7 +33,7 @@ class Forward(swept.Forward):
     drawn: Drawn
 
     def lines(self, doc: str) -> Iterator[str]:
-        """The kernel."""
+        """Yield the lines of the kernel."""
         drawn, along = self.drawn, self.sweeps.along
         sections = self.sweeps.sections()  # which know what is stored
         scratch = tuple(size for (size,), _ in self.sweeps.stored())
@@ -51,7 +51,7 @@ class Forward(swept.Forward):
         yield from windows(drawn)
 
     def line(self, step: swept.Load | Quantity | swept.Store, pad: int) -> Iterator[str]:
-        """One load or statement: rows are the prologue's."""
+        """Yield one load or statement: rows are the prologue's."""
         if isinstance(step, Row):
             found = load(self.lay, step, self.drawn.whole.loads[step.name])
             yield f"{' ' * pad}{step.name} = {found}"
@@ -59,7 +59,7 @@ class Forward(swept.Forward):
             yield from super().line(step, pad)
 
     def out(self) -> Iterator[str]:
-        """Norm and gate what was read, and store it."""
+        """Yield the lines that norm and gate what was read, and store it."""
         plan, end = self.drawn.lay.plan, self.drawn.lay.plan.output
         inside = {q.name: q for q in plan.ordered() if not isinstance(q.op, Given)}
         order = Order(self.lay, inside, {row.name: row for row in self.lay.rows})
@@ -71,17 +71,17 @@ class Forward(swept.Forward):
         yield f"    tiles.store_vector(rows_out, {number}, at_{size}, {size}, {end})"
 
     def home(self, state: str) -> tuple[str, str]:
-        """Where the next value of a memory goes."""
+        """Return where the next value of a memory goes."""
         return f"end_{state}", "memory"
 
     def stays(self, state: Held) -> Iterator[str]:
-        """A memory that the token leaves as it is: it goes from its start to its end."""
+        """Yield the load and the store of a memory that the token leaves as it is."""
         if self.lay.plan.following.get(state.name, state.name) == state.name:
             yield f"{state.name} = {load_state(state, *self.pointers[state.name])}"
             yield store_state(state, *self.home(state.name), state.name)
 
     def closes(self, every: int) -> str:
-        """Whether an interval of the document ends with the token."""
+        """Write the test whether an interval of the document ends with the token."""
         return f"tiles.closes(position, 1, {every}, 1)"
 
 
@@ -95,7 +95,7 @@ class Stepped:
 
 
 def stepped(drawn: Drawn, doc: str) -> Stepped | None:
-    """The kernel of a token whose memories have an axis to go along, or ``None``.
+    """Return the kernel of a token whose memories have an axis to go along, or ``None``.
 
     Where programs share out a memory's values, or several queries read it, there is none, nor where
     the prologue's vectors lie along the axis, or the last sweep does not pass by all memories.
@@ -121,8 +121,8 @@ def stepped(drawn: Drawn, doc: str) -> Stepped | None:
 
 
 def _spread(drawn: Drawn, along: tuple[str, ...]) -> Layout:
-    """The layout without functions of memories that are gone along; its output is what is read, of
-    which the norm and the gate follow."""
+    """Lay out the plan without functions of memories that are gone along; its output is what is
+    read, of which the norm and the gate follow."""
     lay = drawn.lay
     plan = swept.spread(lay, along)
     found = layout(

@@ -17,37 +17,37 @@ from .rows import log_mix
 
 
 def between(x: Tensor) -> Tensor:
-    """Σ_{t ≥ i > s} x_ts: [..., C, C] → [..., C]."""
+    """Compute Σ_{t ≥ i > s} x_ts: [..., C, C] → [..., C]."""
     return x.tril(-1).flip(-2).cumsum(-2).flip(-2).tril(-1).sum(-1)
 
 
 def later_rows(x: Tensor) -> Tensor:
-    """Σ_{t ≥ i} x_t: [..., C, K] → [..., C, K]."""
+    """Compute Σ_{t ≥ i} x_t for every row i: [..., C, K] → [..., C, K]."""
     return x.flip(-2).cumsum(-2).flip(-2)
 
 
 def later_sums(x: Tensor) -> Tensor:
-    """Σ_{t ≥ i} x_t: [..., C] → [..., C]."""
+    """Compute Σ_{t ≥ i} x_t for every number i: [..., C] → [..., C]."""
     return x.flip(-1).cumsum(-1).flip(-1)
 
 
 def earlier_rows(x: Tensor) -> Tensor:
-    """Σ_{s < i} x_s: [..., C, K] → [..., C, K]."""
+    """Compute Σ_{s < i} x_s for every row i: [..., C, K] → [..., C, K]."""
     return delayed_rows(x.cumsum(-2), 0.0)
 
 
 def earlier_sums(x: Tensor) -> Tensor:
-    """Σ_{s < i} x_s: [..., C] → [..., C]."""
+    """Compute Σ_{s < i} x_s for every number i: [..., C] → [..., C]."""
     return earlier_rows(x[..., None])[..., 0]
 
 
 def as_rows(x: Tensor, like: Tensor) -> Tensor:
-    """The same vector for every row: [..., K] → [..., C, K]."""
+    """Return the same vector for every row: [..., K] → [..., C, K]."""
     return x[..., None, :].expand(like.shape)
 
 
 def total_states(x: Tensor) -> Tensor:
-    """Σ over rows of matrices: [..., C, V, K] → [..., V, K]."""
+    """Compute Σ over rows of matrices: [..., C, V, K] → [..., V, K]."""
     return x.sum(-3)
 
 
@@ -55,47 +55,47 @@ def total_states(x: Tensor) -> Tensor:
 
 
 def advanced_rows(x: Tensor, *, rows: int = 1) -> Tensor:
-    """The row so many further on, zero for the last: [..., C, K] → [..., C, K]."""
+    """Return the row so many further on, zero for the last: [..., C, K] → [..., C, K]."""
     return torch.cat([x[..., rows:, :], torch.zeros_like(x[..., :rows, :])], -2)
 
 
 def delayed_by(x: Tensor, *, rows: int) -> Tensor:
-    """The row so many before, zero for the first: [..., C, K] → [..., C, K]."""
+    """Return the row so many before, zero for the first: [..., C, K] → [..., C, K]."""
     return torch.cat([torch.zeros_like(x[..., :rows, :]), x[..., :-rows, :]], -2)
 
 
 def advanced(x: Tensor) -> Tensor:
-    """The next row's value, zero for the last: [..., C] → [..., C]."""
+    """Return the next row's number, zero for the last: [..., C] → [..., C]."""
     return torch.cat([x[..., 1:], torch.zeros_like(x[..., :1])], -1)
 
 
 def at_last_row(x: Tensor, like: Tensor) -> Tensor:
-    """A vector as the last of so many rows, zero before: [..., K] → [..., C, K]."""
+    """Return a vector as the last of so many rows, zero before: [..., K] → [..., C, K]."""
     return torch.cat([torch.zeros_like(like[..., 1:, :]), x[..., None, :]], -2)
 
 
 def at_last(x: Tensor, like: Tensor) -> Tensor:
-    """A number as the last of so many rows, zero before: [...] → [..., C]."""
+    """Return a number as the last of so many rows, zero before: [...] → [..., C]."""
     return torch.cat([torch.zeros_like(like[..., 1:]), x[..., None]], -1)
 
 
 def advanced_states(x: Tensor) -> Tensor:
-    """The next row's matrix, zero for the last: [..., C, V, K] → [..., C, V, K]."""
+    """Return the next row's matrix, zero for the last: [..., C, V, K] → [..., C, V, K]."""
     return torch.cat([x[..., 1:, :, :], torch.zeros_like(x[..., :1, :, :])], -3)
 
 
 def first_of(x: Tensor) -> Tensor:
-    """The first row's matrix: [..., C, V, K] → [..., V, K]."""
+    """Return the first row's matrix: [..., C, V, K] → [..., V, K]."""
     return x[..., 0, :, :]
 
 
 def at_last_of(x: Tensor, like: Tensor) -> Tensor:
-    """A matrix as that of the last row, zero before: [..., V, K] → [..., C, V, K]."""
+    """Return a matrix as that of the last row, zero before: [..., V, K] → [..., C, V, K]."""
     return torch.cat([torch.zeros_like(like[..., 1:, :, :]), x[..., None, :, :]], -3)
 
 
 def without_last(x: Tensor) -> Tensor:
-    """Rows with zero for the last: [..., C, V] → [..., C, V]."""
+    """Return the rows with zero for the last: [..., C, V] → [..., C, V]."""
     return torch.cat([x[..., :-1, :], torch.zeros_like(x[..., :1, :])], -2)
 
 
@@ -103,7 +103,7 @@ def without_last(x: Tensor) -> Tensor:
 
 
 def mixed_back(scores: Tensor, u: Tensor, log_decay: Tensor) -> Tensor:
-    """Σ_t scores_ts u_tυ Π_{s<i≤t} decay_iυ: [..., C, C], [..., C, V] twice → [..., C, V].
+    """Compute Σ_t scores_ts u_tυ Π_{s<i≤t} decay_iυ: [..., C, C], two [..., C, V] → [..., C, V].
 
     With time reversed it is ``decayed_mix``, each decay one row later.
     """
@@ -112,12 +112,12 @@ def mixed_back(scores: Tensor, u: Tensor, log_decay: Tensor) -> Tensor:
 
 
 def row_mix(scores: Tensor, u: Tensor, log_decay: Tensor) -> Tensor:
-    """``decayed_mix`` where tokens have several rows: [..., C·r, C·c], [..., C·c, K] → [C·r, K]."""
+    """Return decayed mixes, several rows a token: [..., C·r, C·c], [..., C·c, K] → [C·r, K]."""
     return _by_slots(scores, u, log_decay, decayed_mix)
 
 
 def row_mix_back(scores: Tensor, u: Tensor, log_decay: Tensor) -> Tensor:
-    """``mixed_back`` where tokens have several rows: [..., C·r, C·c], [..., C·r, K] → [C·c, K]."""
+    """Return mixes of later rows, several a token: [..., C·r, C·c], [..., C·r, K] → [C·c, K]."""
 
     def back(swapped: Tensor, rows: Tensor, decay: Tensor) -> Tensor:
         return mixed_back(swapped.mT, rows, decay)
@@ -128,7 +128,7 @@ def row_mix_back(scores: Tensor, u: Tensor, log_decay: Tensor) -> Tensor:
 def _by_slots(
     scores: Tensor, u: Tensor, log_decay: Tensor, mix: Callable[..., Tensor]
 ) -> Tensor:  # fmt: skip
-    """Σ over source slots of each target slot's mix: [..., C·r, C·c], [..., C·c, K] → [C·r, K]."""
+    """Add source slots' mixes for each target slot: [..., C·r, C·c], [..., C·c, K] → [C·r, K]."""
     tokens = log_decay.shape[-2]
     parts = scores.unflatten(-1, (tokens, -1)).unflatten(-3, (tokens, -1))  # [C, r, C, c]
     parts = parts.movedim(-3, -4).movedim(-1, -3)  # [r, c, C, C]
@@ -143,7 +143,7 @@ def _spread(scores: Tensor, rows: Tensor, decay: Tensor) -> tuple[Tensor, Tensor
 
 
 def token_sums(x: Tensor, *, rows: int) -> Tensor:
-    """Σ over the rows of each token: [..., C·r, K] → [..., C, K]."""
+    """Compute Σ over the rows of each token: [..., C·r, K] → [..., C, K]."""
     return x.unflatten(-2, (-1, rows)).sum(-2)
 
 
@@ -151,7 +151,7 @@ def token_sums(x: Tensor, *, rows: int) -> Tensor:
 
 
 def maximum_share(log_decay: Tensor, log_rate: Tensor, m: Tensor) -> Tensor:
-    """1 where Σ_{s<i≤t} l_i + r_s attains m_t, shared by ties: three [..., C] → [..., C, C]."""
+    """Return 1 where Σ_{s<i≤t} l_i + r_s = m_t, shared by ties: three [..., C] → [..., C, C]."""
     attains = (log_mix(log_decay, log_rate) == m[..., None]).to(m.dtype)
     return attains / attains.sum(-1, keepdim=True).clamp_min(1.0)
 
@@ -160,39 +160,39 @@ def maximum_share(log_decay: Tensor, log_rate: Tensor, m: Tensor) -> Tensor:
 
 
 def in_shape_of(x: Tensor, like: Tensor) -> Tensor:
-    """Rows laid flat, back in their slots."""
+    """Return rows that lie flat, back in their slots."""
     return x.reshape(like.shape)
 
 
 def run_sums(x: Tensor, *, times: int) -> Tensor:
-    """Σ over runs: [..., C·r] → [..., C]."""
+    """Compute Σ over runs of so many numbers: [..., C·r] → [..., C]."""
     return x.unflatten(-1, (-1, times)).sum(-1)
 
 
 def block_sums(x: Tensor, *, targets: int, sources: int) -> Tensor:
-    """Σ over blocks: [..., C·r, C·c] → [..., C, C]."""
+    """Compute Σ over blocks, ``targets`` by ``sources``: [..., C·r, C·c] → [..., C, C]."""
     return x.unflatten(-1, (-1, sources)).sum(-1).unflatten(-2, (-1, targets)).sum(-2)
 
 
 def unbanded(x: Tensor, weights: Tensor) -> Tensor:
-    """A window's entries of each row, x_t,t+j: [..., C, C + c − 1] → [..., C, c]."""
+    """Return a window's entries of each row, x_t,t+j: [..., C, C + c − 1] → [..., C, c]."""
     rows, width = weights.shape[-2:]
     places = torch.arange(rows, device=x.device)[:, None] + torch.arange(width, device=x.device)
     return x.gather(-1, places.expand(weights.shape))
 
 
 def after_tail(x: Tensor, like: Tensor) -> Tensor:
-    """A chunk's rows behind a tail of zeros: [..., C, K] → [..., c − 1 + C, K]."""
+    """Return a chunk's rows behind a tail of zeros: [..., C, K] → [..., c − 1 + C, K]."""
     return torch.nn.functional.pad(x, (0, 0, like.shape[-2] - x.shape[-2], 0))
 
 
 def unfolded(x: Tensor, *, width: int) -> Tensor:
-    """Every window's rows: [..., c − 1 + C, V] → [..., C·c, V]."""
+    """Return every window's rows: [..., c − 1 + C, V] → [..., C·c, V]."""
     return x.unfold(-2, width, 1).mT.flatten(-3, -2)
 
 
 def turned_back(x: Tensor, angle: Tensor) -> Tensor:
-    """x₁ cos Ω + x₂ sin Ω of the halves of x: [..., 2K], [..., K] → [..., K]."""
+    """Compute x₁ cos Ω + x₂ sin Ω of the halves of x: [..., 2K], [..., K] → [..., K]."""
     one, two = x.chunk(2, -1)
     return one * torch.cos(angle) + two * torch.sin(angle)
 
@@ -201,22 +201,22 @@ def turned_back(x: Tensor, angle: Tensor) -> Tensor:
 
 
 def gathered_states(weights: Tensor, states: Tensor) -> Tensor:
-    """Σ_t weights_ts X_t: [..., C, S], [..., C, V, K] → [..., S, V, K]."""
+    """Compute Σ_t weights_ts X_t: [..., C, S], [..., C, V, K] → [..., S, V, K]."""
     return (weights.mT @ states.flatten(-2)).unflatten(-1, states.shape[-2:])
 
 
 def state_products(x: Tensor, y: Tensor) -> Tensor:
-    """Σ of the entries of X_t ∘ Y_s: [..., C, V, K], [..., S, V, K] → [..., C, S]."""
+    """Compute Σ of the entries of X_t ∘ Y_s: [..., C, V, K], [..., S, V, K] → [..., C, S]."""
     return x.flatten(-2) @ y.flatten(-2).mT
 
 
 def pairings(x: Tensor, u: Tensor, k: Tensor) -> Tensor:
-    """u_sᵀ X_t k_s: [..., C, V, K], [..., S, V], [..., S, K] → [..., C, S]."""
+    """Compute u_sᵀ X_t k_s: [..., C, V, K], [..., S, V], [..., S, K] → [..., C, S]."""
     return torch.einsum("...tvk,...sv,...sk->...ts", x, u, k)
 
 
 def newton_schulz_vjp(d: Tensor, matrix: Tensor, *, steps: int) -> Tensor:
-    """The gradient of ``newton_schulz``, back through its steps from the matrices before each."""
+    """Return the gradient of Newton–Schulz, back through its steps from matrices before each."""
     tall = matrix.shape[-2] > matrix.shape[-1]
     first, d = (matrix.mT, d.mT) if tall else (matrix, d)
     size = entry_norm(first, power=2.0)[..., None, None]
@@ -241,22 +241,22 @@ def newton_schulz_vjp(d: Tensor, matrix: Tensor, *, steps: int) -> Tensor:
 
 
 def symmetric(x: Tensor) -> Tensor:
-    """(X + Xᵀ)/2."""
+    """Compute (X + Xᵀ)/2."""
     return (x + x.mT) / 2
 
 
 def diagonal_of(x: Tensor) -> Tensor:
-    """The diagonal: [..., C, C] → [..., C]."""
+    """Return the diagonal: [..., C, C] → [..., C]."""
     return x.diagonal(dim1=-2, dim2=-1)
 
 
 def solved_back(factor: Tensor, x: Tensor) -> Tensor:
-    """L⁻ᵀ x."""
+    """Compute L⁻ᵀ x."""
     return torch.linalg.solve_triangular(factor.mT, x, upper=True)
 
 
 def cholesky_vjp(d: Tensor, factor: Tensor) -> Tensor:
-    """The symmetric gradient at S of L, S = L Lᵀ: L⁻ᵀ Φ(Lᵀ d) L⁻¹, Φ halving the diagonal."""
+    """Return the symmetric gradient at S = L Lᵀ of L: L⁻ᵀ Φ(Lᵀ d) L⁻¹, Φ halving the diagonal."""
     inner = (factor.mT @ d).tril()
     inner = inner - 0.5 * torch.diag_embed(diagonal_of(inner))
     half = solved_back(factor, inner)
@@ -267,29 +267,29 @@ def cholesky_vjp(d: Tensor, factor: Tensor) -> Tensor:
 
 
 def first_rows(x: Tensor, kept: Tensor) -> Tensor:
-    """The kept pairs' part: [M, n + C, …], [M, n, …] → [M, n, …]."""
+    """Return the part of the kept pairs: [M, n + C, …], [M, n, …] → [M, n, …]."""
     return x[:, : kept.shape[1]]
 
 
 def kept_rows(x: Tensor, kept: Tensor, *, rows: int) -> Tensor:
-    """The part of kept pairs of which a window may have left the oldest: → [M, n, …]."""
+    """Return the part of kept pairs, zeros where a window left the oldest: → [M, n, …]."""
     part = x[:, : x.shape[1] - rows]
     left = part.new_zeros(part.shape[0], kept.shape[1] - part.shape[1], *part.shape[2:])
     return torch.cat([left, part], 1)
 
 
 def rows_before(x: Tensor, kept: Tensor, rows: Tensor) -> Tensor:
-    """The same before a chunk's rows: [M, n′ + C, …], [M, n, …], [M, C, …] → [M, n, …]."""
+    """Return the kept part before a chunk's: [M, n′ + C, …], [M, n, …], [M, C, …] → [M, n, …]."""
     return kept_rows(x, kept, rows=rows.shape[1])
 
 
 def rows_behind(x: Tensor, rows: Tensor) -> Tensor:
-    """The last rows, zeros where there are fewer: [M, n, …], [M, C, …] → [M, C, …]."""
+    """Return the last C rows, behind zeros if there are fewer: [M, n, …], [M, C, …] → [M, C, …]."""
     count = min(rows.shape[1], x.shape[1])
     missing = x.new_zeros(x.shape[0], rows.shape[1] - count, *x.shape[2:])
     return torch.cat([missing, x[:, x.shape[1] - count :]], 1)
 
 
 def newest_row(x: Tensor) -> Tensor:
-    """The last pair: [M, n, …] → [M, …]."""
+    """Return the last pair: [M, n, …] → [M, …]."""
     return x[:, -1]

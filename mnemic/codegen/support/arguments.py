@@ -184,7 +184,7 @@ def check_params(
 
 
 def fail(signature: Signature, message: str) -> ArgumentError:
-    """The error, with the operator's name."""
+    """Return an ``ArgumentError`` whose message begins with the operator's name."""
     return ArgumentError(f"{signature.name}: {message}")
 
 

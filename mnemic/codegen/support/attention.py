@@ -54,18 +54,18 @@ class Attention(Pickled, nn.Module):
         self.out = projection(heads * self.width, dim)
 
     def queries(self, x: Tensor, position: Tensor) -> Tensor:
-        """q [B, H, T, d] of x [B, T, dim] at positions [B, T]."""
+        """Compute q [B, H, T, d] of x [B, T, dim] at positions [B, T]."""
         return self._turned(self._heads(self.project_q(x), self.heads), position).transpose(1, 2)
 
     def keys(self, x: Tensor, position: Tensor) -> Keys:
-        """k and v [B, H_k, T, d] of x [B, T, dim] at positions [B, T]."""
+        """Compute k and v [B, H_k, T, d] of x [B, T, dim] at positions [B, T]."""
         k, v = self.project_kv(x).chunk(2, -1)
         k = self._turned(self._heads(k, self.key_heads), position)
         return k.transpose(1, 2), self._heads(v, self.key_heads).transpose(1, 2)
 
     def read(self, q: Tensor, keys: Keys, seen: Tensor) -> Tensor:
-        """The heads' outputs [B, H, T, d] of q [B, H, T, d]; ``seen`` [(B, 1,) T, S] is true at
-        the keys that a query sees."""
+        """Compute the heads' outputs [B, H, T, d] of q [B, H, T, d]; ``seen`` [(B, 1,) T, S] is
+        true at the keys that a query sees."""
         k, v = (x.to(q.dtype) for x in keys)
         grouped = self.key_heads != self.heads
         # forward derivatives go through products and a softmax: its fused kernels have none
@@ -73,7 +73,7 @@ class Attention(Pickled, nn.Module):
             return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=grouped)
 
     def mixed(self, o: Tensor) -> Tensor:
-        """W_o of the heads' outputs: [B, H, T, d] → [B, T, dim]."""
+        """Apply W_o to the heads' outputs: [B, H, T, d] → [B, T, dim]."""
         return self.out(o.transpose(1, 2).flatten(2))
 
     def _heads(self, x: Tensor, heads: int) -> Tensor:
@@ -98,7 +98,7 @@ class WindowedAttention(Attention):
         self, x: Tensor, state: Mapping[str, Tensor], lengths: Tensor | None, first: Tensor,
         prefix: Tensor | None,
     ) -> tuple[Tensor, States]:  # fmt: skip
-        """o [B, T, dim] of x [B, T, dim], and the state after x.
+        """Compute o [B, T, dim] of x [B, T, dim], and the state after x.
 
         ``lengths`` [B]: the tokens of each row that count, where not all do; ``first`` [B]: the
         tokens before x; ``prefix`` [B, P, dim] at a document's start, where there is one.
@@ -123,7 +123,7 @@ class WindowedAttention(Attention):
         return {"prefix_k": k, "prefix_v": v}
 
     def _kept(self, state: Mapping[str, Tensor], k: Tensor, v: Tensor) -> States:
-        """The keys and values of the window − 1 tokens before, and of these."""
+        """Return the keys and values of the window − 1 tokens before, then of these."""
         zeros = k.new_zeros(k.shape[0], k.shape[1], self.window - 1, k.shape[3])
         pairs = (("k", k), ("v", v))
         return {name: torch.cat([state.get(name, zeros).to(y), y], 2) for name, y in pairs}
@@ -137,7 +137,7 @@ class WindowedAttention(Attention):
     def _blocks(
         self, q: Tensor, keys: Keys, prefix: Keys, first: Tensor, fresh: bool
     ) -> Tensor:  # fmt: skip
-        """Blocks of queries, each with the keys that its window reaches: time and memory ∝ T."""
+        """Attend block by block, each to the keys that its window reaches: time and memory ∝ T."""
         tokens, tail, device = q.shape[2], self.window - 1, q.device
         if unknown(tokens):
             return self._any_blocks(q, keys, prefix, first)
@@ -163,7 +163,7 @@ class WindowedAttention(Attention):
         return torch.cat([opening, rest], 2)[:, :, :tokens]
 
     def _any_blocks(self, q: Tensor, keys: Keys, prefix: Keys, first: Tensor) -> Tensor:
-        """The same of a length that is not known while it is traced, in blocks of one size.
+        """Attend, for a length that is not known while it is traced, in blocks of one size.
 
         Rows behind the tokens are the last token again: torch cannot see that a length with
         padding is a multiple of the blocks'. With blocks as an axis of their own [B, N, H, size, d]
@@ -184,14 +184,14 @@ class WindowedAttention(Attention):
         return o.index_select(2, torch.arange(tokens, device=q.device))
 
     def _behind(self, prefix: Keys, q: Tensor, near: list[Tensor], seen: Tensor) -> Tensor:
-        """The heads' outputs where each query sees all of the prefix, and near keys as told."""
+        """Return the heads' outputs; a query sees all of the prefix, and near keys by ``seen``."""
         k, v = (torch.cat([a.to(b), b], -2) for a, b in zip(prefix, near, strict=True))
         always = seen.new_ones(*seen.shape[:-1], prefix[0].shape[-2])
         return self.read(q, (k, v), torch.cat([always, seen], -1))
 
 
 def band(rows: int, window: int, before: int, device: torch.device) -> Tensor:
-    """[rows, before + rows]: whether query i sees key j of the ``before`` and of the same rows."""
+    """Tell whether query i sees key j, of ``before`` rows and its own: [rows, before + rows]."""
     distance = torch.arange(rows, device=device)[:, None] - torch.arange(
         -before, rows, device=device
     )
@@ -199,5 +199,5 @@ def band(rows: int, window: int, before: int, device: torch.device) -> Tensor:
 
 
 def _stacked(x: Tensor, length: int, step: int) -> Tensor:
-    """[B, H, S, d] → [B·N, H, length, d]: stretches that begin ``step`` apart."""
+    """Cut out stretches that begin ``step`` apart: [B, H, S, d] → [B·N, H, length, d]."""
     return x.unfold(2, length, step).permute(0, 2, 1, 4, 3).flatten(0, 1)

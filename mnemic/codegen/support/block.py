@@ -27,7 +27,7 @@ class Block(Pickled):
     """Whether D ∘ x is added to y, D learned."""
 
     def resized(self, heads: int | None, key_dim: int | None, value_dim: int | None) -> "Block":
-        """The block with other sizes, where they are given."""
+        """Return the block with other sizes, where they are given."""
         for name, size in (("heads", heads), ("key_dim", key_dim), ("value_dim", value_dim)):
             if size is not None:
                 _at_least_one(name, size)
@@ -39,7 +39,7 @@ class Block(Pickled):
         )
 
     def sizes(self, dim: int, *, square: bool, pairs: bool = False) -> "Sizes":
-        """The sizes at ``dim`` channels; ``square``: d_k = d_v is needed, ``pairs``: d_v = 2·d_k.
+        """Return the sizes at ``dim`` channels; ``square`` needs d_k = d_v, ``pairs`` d_v = 2·d_k.
 
         Heads are dim / value_dim, or dim / 64, and at least one; a head's keys and values share
         out the channels.

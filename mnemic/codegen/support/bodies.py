@@ -39,7 +39,7 @@ class Body:
     squares: int = 0
 
     def cycles(self, length: Mapping[str, int], *, pipelined: bool) -> float:
-        """Cycles of a turn, with axes of these lengths by name."""
+        """Count the cycles of a turn, with axes of these lengths by name."""
         rows = length["C"]
         groups = rows >= SEVERAL
         found = float(self.solves * SOLVED * rows + self.squares * SQUARE * rows)

@@ -84,7 +84,7 @@ def of_documents(
 
 
 def stacked(signature: Signature, states: Sequence[States]) -> States:
-    """States [B, …] side by side, [B, n, …]; of kept pairs the shorter ones are padded."""
+    """Put states [B, …] side by side, [B, n, …]; the shorter ones of kept pairs are padded."""
     if not states:
         return {}
     count, joined = len(states), kept.joined(signature, states)
@@ -92,6 +92,6 @@ def stacked(signature: Signature, states: Sequence[States]) -> States:
 
 
 def chosen(states: States, index: Tensor) -> States:
-    """Of states [B, n, …] each row's own, by its number [B]: → [B, …]."""
+    """Pick each row's own of states [B, n, …], by its number [B]: → [B, …]."""
     rows = torch.arange(index.shape[0], device=index.device)
     return {name: x[rows, index] for name, x in states.items()}

@@ -21,12 +21,12 @@ _watching: list[list[tuple[str, Tensor]]] = []
 
 
 def debugging() -> bool:
-    """Whether ``MNEMIC_DEBUG`` asks for checks that cost time."""
+    """Return whether ``MNEMIC_DEBUG`` asks for checks that cost time."""
     return os.environ.get("MNEMIC_DEBUG", "0") not in ("", "0")
 
 
 def empty(shape: tuple[int, ...], like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-    """A contiguous buffer on the device of ``like``, of its dtype unless told."""
+    """Make a contiguous buffer on the device of ``like``, of its dtype unless told."""
     dtype = dtype or like.dtype
     if not debugging():
         return torch.empty(shape, dtype=dtype, device=like.device)
@@ -38,7 +38,7 @@ def empty(shape: tuple[int, ...], like: Tensor, dtype: torch.dtype | None = None
 
 
 def guarded(x: Tensor) -> Tensor:
-    """A copy of x that lies between guards, contiguous; x itself outside debug mode."""
+    """Return a contiguous copy of x that lies between guards; x itself outside debug mode."""
     if not debugging():
         return x
     found = empty(tuple(x.shape), x)
@@ -76,5 +76,5 @@ def watched() -> Iterator[None]:
 
 
 def unwritten(named: Mapping[str, Tensor]) -> tuple[str, ...]:
-    """The names of tensors that hold NaN."""
+    """Return the names of tensors that hold NaN."""
     return tuple(n for n, x in named.items() if x.is_floating_point() and bool(x.isnan().any()))

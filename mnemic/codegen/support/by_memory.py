@@ -75,7 +75,7 @@ def _sliced(tensors: Any, size: int) -> list[tuple[Tensor, ...]]:
 
 
 def _pulled(outputs: Any, inputs: Any, wanted: Any, grads: Any, *, again: bool) -> list[Any]:
-    """The gradients at the inputs that are wanted, None at the others."""
+    """Return the gradients at the inputs that are wanted, None at the others."""
     at = [x for x, w in zip(inputs, wanted, strict=True) if w]
     given = [(y, g) for y, g in zip(outputs, grads, strict=True) if y.requires_grad]
     if not at or not given:

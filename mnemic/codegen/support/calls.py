@@ -18,11 +18,11 @@ class Forms(Protocol):
 
     @property
     def recurrent(self) -> Form:
-        """Token by token."""
+        """The form that goes token by token."""
 
     @property
     def chunk(self) -> Form | None:
-        """Chunkwise."""
+        """The form that goes chunk by chunk, where the rule has one."""
 
     @property
     def kernels(self) -> Callable[[], Any] | None:
@@ -46,7 +46,7 @@ class Call(Protocol):
 
     @property
     def form(self) -> str:
-        """recurrent, chunk or auto."""
+        """The form that is asked for: recurrent, chunk or auto."""
 
     @property
     def chunk_size(self) -> int | None:
@@ -57,21 +57,21 @@ class Call(Protocol):
         """The initial duals of a deep memory, [H, …]."""
 
     def short(self, tokens: int) -> bool:
-        """Whether there are too few tokens for chunks."""
+        """Return whether there are too few tokens for chunks."""
 
     def of(self, form: str) -> "Call":
-        """The same call through another form."""
+        """Return this call through another form."""
 
     def documents(
         self, vectors: dict[str, Tensor], state: States, ends: Tensor
     ) -> tuple[Tensor, States]:
-        """Documents packed one after another, each with a state of its own."""
+        """Run documents packed one after another, each with a state of its own."""
 
     def batch(self, vectors: dict[str, Tensor], state: States) -> tuple[Tensor, States]:
-        """A plain batch."""
+        """Run a plain batch."""
 
 
 def parameters(form: Callable[..., object]) -> tuple[str, ...]:
-    """The names of what a generated function takes."""
+    """Return the names of what a generated function takes."""
     code = form.__code__
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

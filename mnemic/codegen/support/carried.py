@@ -35,7 +35,7 @@ class _Step:
     turn: Tensor
 
     def along(self, keys: Tensor, own: int) -> Tensor:
-        """U [M, R, n] of keys as they stand before the block, the last ``own`` of them its own."""
+        """Compute U [M, R, n] of keys as before the block, the last ``own`` of them its own."""
         reach = self.w @ keys.mT
         if own:
             before = keys.shape[-2] - own
@@ -60,7 +60,7 @@ class Carried:
         return self.keys.shape[-2] - sum(block.end - block.first for block in self.blocks)
 
     def standing(self, number: int, oldest: int) -> Tensor:
-        """The pairs from ``oldest`` as they stand before a block's first row, then its own."""
+        """Return the keys from ``oldest`` on as before a block's first row, then its own."""
         found: list[Tensor] = []
         turn: Tensor | None = None
         newest = self.before if number == 0 else self.before + self.blocks[number - 1].end
@@ -82,7 +82,7 @@ class Carried:
     def reached(
         self, number: int, q: Tensor, *, sizes: bool, keys: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """What a block's rows [M, R, K] find: q·k̃ [M, R, n], ‖k̃‖² [M, R, n] and k̃ [M, R, n, K].
+        """Return what a block's rows [M, R, K] find: q·k̃ and ‖k̃‖² [M, R, n], k̃ [M, R, n, K].
 
         Where ``sizes`` or ``keys`` are not asked for, what stands there is the block's start.
         """
@@ -106,7 +106,7 @@ def _turned(keys: Tensor, turn: Tensor | None) -> Tensor:
 
 
 def carried(keys: Tensor, w: Tensor, rate: Tensor, blocks: tuple[Block, ...]) -> Carried:
-    """The steps of every block: keys [M, n, K], w [M, C, K], η [M, C]."""
+    """Return the keys with the step of every block: keys [M, n, K], w [M, C, K], η [M, C]."""
     before = keys.shape[-2] - w.shape[-2]
     steps = []
     for block in blocks:
@@ -127,7 +127,7 @@ def _step(keys: Tensor, w: Tensor, rate: Tensor) -> _Step:
 
 
 def carried_keys(kept: Tensor, keys: Tensor, w: Tensor, rate: Tensor, *, span: int = 0) -> Tensor:
-    """The kept keys after the last row: [M, n, K], a chunk's [M, C, K], w, η [M, C]."""
+    """Return the kept keys after the last row: [M, n, K], a chunk's [M, C, K], w, η [M, C]."""
     rows = keys.shape[-2]
     every = append_rows(kept, keys, span=span)
     ends = [*range(0, rows, ROWS), rows]

@@ -37,7 +37,7 @@ class Case:
 
     @property
     def tokens(self) -> int:
-        """How many tokens there are."""
+        """The number of tokens."""
         return int(next(iter(self.arguments.values())).shape[1])
 
 
@@ -80,7 +80,7 @@ def plans(rule: Any, device: torch.device) -> tuple[Plan, ...]:
 
 
 def plan(rule: Any, device: torch.device) -> Plan:
-    """What this machine can try: on the CPU the fused form only where Triton interprets it."""
+    """Plan what to try here: on the CPU the fused form only where Triton interprets it."""
     others = tuple(form for form in rule.forms if form not in ("recurrent", "triton"))
     fused = ("triton",) if "triton" in rule.forms and versions.installed() else ()
     if device.type == "cuda":
@@ -94,7 +94,7 @@ def plan(rule: Any, device: torch.device) -> Plan:
 
 
 def cases(layer_type: type[SequenceLayer], wanted: Plan) -> Iterator[Case]:
-    """Every case of a rule, with the arguments that its layer gives it; those first that find
+    """Yield every case of a rule, with the arguments that its layer gives it; those first that find
     most."""
     rule = layer_type.rule
     if wanted.tokens:
@@ -143,7 +143,7 @@ def continued(
 
 
 def drawn(layer_type: type[SequenceLayer], wanted: Plan, tokens: int) -> tuple[Tensors, Tensors]:
-    """Arguments and parameters of a layer as it starts, in float64."""
+    """Return arguments and parameters of a layer as it starts, in float64."""
     layer = made(layer_type, wanted, wanted.width)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
@@ -157,7 +157,7 @@ def drawn(layer_type: type[SequenceLayer], wanted: Plan, tokens: int) -> tuple[T
 
 
 def made(layer_type: type[SequenceLayer], wanted: Plan, width: int) -> Any:
-    """A layer as it starts, in float64: d_k = width, and d_v too unless the plan says otherwise."""
+    """Make a layer as it starts, in float64: d_k = width, and d_v too unless the plan tells it."""
     groups = layer_type.grouped()
     value = (wanted.value or width) if width == wanted.width else width
     value = layer_type.rule.signature.values(width, value)
@@ -168,10 +168,10 @@ def made(layer_type: type[SequenceLayer], wanted: Plan, width: int) -> Any:
 
 
 def cut(arguments: Tensors, low: int, high: int) -> Tensors:
-    """Some of the tokens."""
+    """Return the tokens from ``low`` on and before ``high``, of every argument."""
     return {name: x[:, low:high] for name, x in arguments.items()}
 
 
 def _prime(most: int) -> int:
-    """The largest prime that is no more."""
+    """Return the largest prime that is no more than ``most``."""
     return next(n for n in range(most, 1, -1) if all(n % d for d in range(2, int(n**0.5) + 1)))

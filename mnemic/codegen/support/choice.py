@@ -11,7 +11,7 @@ from .signature import Signature
 
 
 def form(signature: Signature, asked: str, forms: Collection[str], like: Tensor) -> str:
-    """The form for arguments like v: ``triton`` where it was asked for, or for ``auto`` verified.
+    """Choose the form for arguments like v: ``triton`` if asked for, or for ``auto`` if verified.
 
     On a GPU an ``auto`` that goes on without them says so, once. Raises ``ArgumentError`` where
     ``triton`` was asked for and cannot run.
@@ -32,5 +32,5 @@ def form(signature: Signature, asked: str, forms: Collection[str], like: Tensor)
 
 @versions.constant
 def passed(dtype: torch.dtype, device: torch.device) -> bool:
-    """Whether fused kernels passed their checks in this dtype on this device."""
+    """Return whether fused kernels passed their checks in this dtype on this device."""
     return verified.passed("triton", dtype, device)

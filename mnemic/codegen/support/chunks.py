@@ -40,7 +40,7 @@ class _Segments(torch.autograd.Function):
 
 
 def segments(log_decay: Tensor) -> Tensor:
-    """[..., C] → [..., C, C]: Π of decays over s < i ≤ t, zero for s > t.
+    """Compute Π of decays over s < i ≤ t, zero for s > t: [..., C] → [..., C, C], of logarithms.
 
     Summed segment by segment, not as differences of prefix sums, which cancel at strong decay.
     """
@@ -55,7 +55,7 @@ def segments(log_decay: Tensor) -> Tensor:
 
 
 def products(factor: Tensor) -> Tensor:
-    """[..., C] → [..., C, C]: Π of factors over s < i ≤ t, zero for s > t; zeros are allowed."""
+    """Compute Π of factors, or zeros, over s < i ≤ t, zero for s > t: [..., C] → [..., C, C]."""
     size = factor.shape[-1]
     ones = torch.ones(size, size, dtype=torch.bool, device=factor.device)
     steps = factor[..., :, None].expand(*factor.shape, size)
@@ -63,53 +63,53 @@ def products(factor: Tensor) -> Tensor:
 
 
 def reach(log_decay: Tensor) -> Tensor:
-    """[..., C(, K)] decay from the chunk's start to each row; the row axis is given by ``rows``."""
+    """Compute the decay from the chunk's start to each row: [..., C] → [..., C]."""
     return torch.exp(log_decay.cumsum(-1))
 
 
 def reach_rows(log_decay: Tensor) -> Tensor:
-    """[..., C, K] → [..., C, K]: decay from the chunk's start to each row, by channel."""
+    """Compute the decay by channel from the chunk's start to a row: [..., C, K] → [..., C, K]."""
     return torch.exp(log_decay.cumsum(-2))
 
 
 def remain_rows(log_decay: Tensor) -> Tensor:
-    """[..., C, K] → [..., C, K]: decay from each row to the chunk's end, by channel."""
+    """Compute the decay by channel from each row to the chunk's end: [..., C, K] → [..., C, K]."""
     later = torch.cat([log_decay[..., 1:, :], torch.zeros_like(log_decay[..., :1, :])], -2)
     return torch.exp(later.flip(-2).cumsum(-2).flip(-2))
 
 
 def left_at_end(log_decay: Tensor) -> Tensor:
-    """[..., C] → [..., C]: decay from each row to the chunk's end, of those that are there."""
+    """Compute the decay from each row to the last that is there: [..., C] → [..., C]."""
     return remain_rows(log_decay[..., None])[..., 0]
 
 
 def delayed(x: Tensor, fill: float) -> Tensor:
-    """[..., C] → [..., C]: the value of the row before, ``fill`` for the first."""
+    """Return the number of the row before, ``fill`` for the first: [..., C] → [..., C]."""
     return torch.cat([torch.full_like(x[..., :1], fill), x[..., :-1]], -1)
 
 
 def delayed_rows(x: Tensor, fill: float) -> Tensor:
-    """[..., C, K] → [..., C, K]: the row before, ``fill`` for the first."""
+    """Return the row before each, ``fill`` for the first: [..., C, K] → [..., C, K]."""
     return torch.cat([torch.full_like(x[..., :1, :], fill), x[..., :-1, :]], -2)
 
 
 def delayed_states(x: Tensor, first: Tensor) -> Tensor:
-    """[..., C, V, K], [..., V, K] → [..., C, V, K]: the state before each row."""
+    """Return the state before each row: [..., C, V, K], [..., V, K] → [..., C, V, K]."""
     return torch.cat([first[..., None, :, :], x[..., :-1, :, :]], -3)
 
 
 def last(x: Tensor) -> Tensor:
-    """[..., C] → [...]: the last row."""
+    """Return the last row's number: [..., C] → [...]."""
     return x[..., -1]
 
 
 def last_row(x: Tensor) -> Tensor:
-    """[..., C, K] → [..., K]: the last row."""
+    """Return the last row: [..., C, K] → [..., K]."""
     return x[..., -1, :]
 
 
 def decayed_scores(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
-    """Σ_κ q_tκ k_sκ Π_{s<i≤t} decay_iκ for s ≤ t, [..., C, K] each → [..., C, C].
+    """Compute Σ_κ q_tκ k_sκ Π_{s<i≤t} decay_iκ for s ≤ t, [..., C, K] each → [..., C, C].
 
     Halves are joined at an anchor between them, so no exponent is ever positive.
     """
@@ -130,17 +130,17 @@ def decayed_scores(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
 
 
 def _small(x: Tensor) -> bool:
-    """Whether a number for each pair of rows and channel costs less than a few more operations."""
+    """Return whether a number for each pair and channel costs less than a few more operations."""
     return not torch.compiler.is_compiling() and x.numel() * x.shape[-2] <= PAIRS
 
 
 def _products(q: Tensor, k: Tensor) -> Tensor:
-    """q kᵀ; of single rows by entries, which is faster than many products of one number each."""
+    """Compute q kᵀ; of single rows by entries, faster than many products of one number each."""
     return (q * k).sum(-1, keepdim=True) if q.shape[-2] == k.shape[-2] == 1 else q @ k.mT
 
 
 def decayed_mix(scores: Tensor, u: Tensor, log_decay: Tensor) -> Tensor:
-    """Σ_s scores_ts u_sυ Π_{s<i≤t} decay_iυ, [..., C, C], [..., C, V] twice → [..., C, V]."""
+    """Compute Σ_s scores_ts u_sυ Π_{s<i≤t} decay_iυ: [..., C, C], two [..., C, V] → [..., C, V]."""
     size = u.shape[-2]
     if size <= 1:
         return scores * u
@@ -187,7 +187,7 @@ class _UnitLowerInverse(torch.autograd.Function):
 
 
 def unit_lower_inverse(strict: Tensor) -> Tensor:
-    """(I + L)⁻¹ for strictly lower triangular L, [..., C, C], by halves down to 16 rows."""
+    """Compute (I + L)⁻¹ for strictly lower triangular L, [..., C, C], by halves down to 16 rows."""
     if transformed():
         return _invert(strict)
     found: Tensor = _UnitLowerInverse.apply(strict)
@@ -211,7 +211,7 @@ Error = Callable[[Tensor], Tensor]
 
 
 def substitution(mixing: Tensor, start: Tensor, error: Error) -> Tensor:
-    """The root y of y = start + L error(y), L strictly lower triangular, row after row.
+    """Solve y = start + L error(y) for y, L strictly lower triangular, row after row.
 
     Within blocks of 16 rows a row's error is added to those that follow; between blocks stand
     products of matrices. A row depends on those before it alone, whatever they are, and nothing
@@ -237,18 +237,18 @@ def substitution(mixing: Tensor, start: Tensor, error: Error) -> Tensor:
 
 
 def error_of_row(error: Error, y: Tensor, row: int) -> Tensor:
-    """The error of one row, where ``error`` knows how to take rows apart."""
+    """Return the error of one row, by ``error.row`` where ``error`` takes rows apart."""
     of_row = getattr(error, "row", None)
     return error(y) if of_row is None else of_row(y, row)
 
 
 def decayed_products(log_decay: Tensor, factor: Tensor) -> Tensor:
-    """Decay by channel and momentum together: [..., C, K], [..., C] → [..., K, C, C]."""
+    """Compute decay by channel and momentum together: [..., C, K], [..., C] → [..., K, C, C]."""
     return segments(log_decay.mT) @ products(factor)[..., None, :, :]
 
 
 def band(weights: Tensor) -> Tensor:
-    """Weights of a window as a matrix: [..., C, c] → [..., C, C + c − 1], row t from t on."""
+    """Lay out window weights as a matrix: [..., C, c] → [..., C, C + c − 1], row t from t on."""
     size, width = weights.shape[-2:]
     wide = torch.nn.functional.pad(
         weights, (0, size)
@@ -260,32 +260,32 @@ def band(weights: Tensor) -> Tensor:
 
 
 def spread_rows(matrix: Tensor, targets: int, sources: int) -> Tensor:
-    """[..., C, C] → [..., C·targets, C·sources], each entry repeated as a block."""
+    """Return each entry repeated as a block: [..., C, C] → [..., C·targets, C·sources]."""
     return matrix.repeat_interleave(targets, -2).repeat_interleave(sources, -1)
 
 
 def flat_rows(x: Tensor) -> Tensor:
-    """[..., C, r, K] → [..., C·r, K]."""
+    """Return the rows of slots laid flat: [..., C, r, K] → [..., C·r, K]."""
     return x.flatten(-3, -2)
 
 
 def flat(x: Tensor) -> Tensor:
-    """[..., C, r] → [..., C·r]."""
+    """Return the numbers of slots laid flat: [..., C, r] → [..., C·r]."""
     return x.flatten(-2, -1)
 
 
 def repeat(x: Tensor, times: int) -> Tensor:
-    """[..., C] → [..., C·times]."""
+    """Return each number so many times: [..., C] → [..., C·times]."""
     return x.repeat_interleave(times, -1)
 
 
 def repeat_rows(x: Tensor, times: int) -> Tensor:
-    """[..., C, K] → [..., C·times, K]."""
+    """Return each row so many times: [..., C, K] → [..., C·times, K]."""
     return x.repeat_interleave(times, -2)
 
 
 def row_scores(targets: Tensor, sources: Tensor, log_decay: Tensor) -> Tensor:
-    """Decayed scores between rows that share their token's decay.
+    """Compute decayed scores between rows that share their token's decay.
 
     ``targets`` [..., C, r, K], ``sources`` [..., C, c, K], ``log_decay`` [..., C, K]
     → [..., C·r, C·c], zero where the source's token comes later. As `decayed_scores`, whose
@@ -309,7 +309,7 @@ def row_scores(targets: Tensor, sources: Tensor, log_decay: Tensor) -> Tensor:
 
 
 def strictly_lower(matrix: Tensor, rows: int = 1) -> Tensor:
-    """Zero on and above the diagonal of blocks of ``rows``."""
+    """Return what is below the diagonal of a matrix of blocks of so many rows, else zeros."""
     if rows == 1:
         return matrix.tril(-1)
     index = torch.arange(matrix.shape[-1], device=matrix.device) // rows
@@ -317,11 +317,11 @@ def strictly_lower(matrix: Tensor, rows: int = 1) -> Tensor:
 
 
 def accumulate_rows(log_decay: Tensor, u: Tensor, k: Tensor, *, rows: int) -> Tensor:
-    """Σ_{s≤t} u_s (k_s ∘ Π_{s<i≤t} decay_i)ᵀ by token, ``rows`` each: → [..., C, V, K]."""
+    """Compute Σ_{s≤t} u_s (k_s ∘ Π_{s<i≤t} decay_i)ᵀ by token, ``rows`` each: → [..., C, V, K]."""
     return accumulate_blended(segments(log_decay.mT), u, k, rows=rows)
 
 
 def accumulate_blended(mix: Tensor, u: Tensor, k: Tensor, *, rows: int) -> Tensor:
-    """The same under a mixing matrix of each channel, [..., K, C, C]."""
+    """Add up u_s (mix_ts ∘ k_s)ᵀ over s, ``rows`` a token, mix [..., K, C, C]: → [..., C, V, K]."""
     spread = mix.repeat_interleave(rows, -1) if rows > 1 else mix
     return torch.einsum("...kts,...sv,...sk->...tvk", spread, u, k)

@@ -17,7 +17,7 @@ DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch
 
 
 def main(layer_type: type[SequenceLayer], words: Sequence[str]) -> int:
-    """Run a command, and give its exit code: 0 done, 2 usage, 4 a check failed, 5 environment."""
+    """Run a command, and return its exit code: 0 done, 2 usage, 4 a check failed, 5 environment."""
     asked = parser().parse_args(words)
     try:
         if asked.command == "verify":
@@ -32,7 +32,7 @@ def main(layer_type: type[SequenceLayer], words: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The commands and their options."""
+    """Return the parser of the commands and their options."""
     told = argparse.ArgumentParser(prog="python FOLDER", description=(__doc__ or "").strip())
     commands = told.add_subparsers(dest="command", required=True)
     one = commands.add_parser("verify", help="every form against the recurrence in float64")
@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def shape(asked: argparse.Namespace) -> Shape:
-    """The shape of the options.
+    """Return the shape that the options tell.
 
     Raises ``ArgumentError`` for sizes below 1.
     """

@@ -47,8 +47,8 @@ HOPELESS = 0.05
 """Error of the recurrence itself in a dtype beyond which there is nothing to compare with."""
 
 MAGNIFIED = 0.25
-"""The same of what a problem makes of operands that are rounded to the dtype, as errors
-of float32 or on moved vectors."""
+"""Error beyond which there is nothing to compare with, of what a problem makes of operands that are
+rounded to the dtype: in float32, or on moved vectors."""
 
 DRAWS, BEYOND = 6, 2.0
 """How often vectors are moved, and how much further off than the worst of it a form may be: it
@@ -74,8 +74,8 @@ def known(
     run: Callable[[torch.dtype], Tensors], dtype: torch.dtype,
     drawn: Moves = lambda draw, step: {}, tolerance: float = 0.0,
 ) -> tuple[Tensors, dict[str, Own]]:  # fmt: skip
-    """What is exact, and what the recurrence (``run``, in a dtype) is off by, where the solver of
-    another form stops at a ``tolerance``."""
+    """Return what is exact, and what the recurrence (``run``, in a dtype) is off by, where the
+    solver of another form stops at a ``tolerance``."""
     exact, eager = run(torch.float64), run(dtype)
     single = run(torch.float32) if dtype in COARSER else {}
     draws = cache(lambda step: [drawn(draw, step) for draw in range(DRAWS)])
@@ -96,14 +96,14 @@ def known(
 
 
 def rounding(dtype: torch.dtype) -> float:
-    """By what part of itself a number of 16 bits is off, half a place."""
+    """Return by what part of itself a number of 16 bits is off, half a place; 0 for others."""
     return 2.0**-24 * COARSER.get(dtype, 0.0)
 
 
 def moved(
     case: Case, vectors: tuple[str, ...], dtype: torch.dtype, draw: int, step: float | None = None
 ) -> Case:
-    """A case whose vectors, parameters and states are rounded to the dtype and moved, each number
+    """Return a case with vectors, parameters and states rounded to the dtype and moved, each number
     by ``step`` of itself, or by one rounding, up or down or not at all; what is symmetric stays
     so."""
     generator = torch.Generator().manual_seed(draw)
@@ -128,7 +128,7 @@ def moved(
 
 def everything(rule: Any, case: Case, form: str, dtype: torch.dtype, rounding: torch.dtype,
                chunk: int | None) -> Tensors:  # fmt: skip
-    """Output, final state and every gradient of one run, by name.
+    """Return output, final state and every gradient of one run, by name.
 
     Arguments are rounded to ``rounding`` first and then handed over as ``dtype``; the gradients go
     through the output and the final state.
@@ -159,19 +159,19 @@ def everything(rule: Any, case: Case, form: str, dtype: torch.dtype, rounding: t
 
 
 def _apart(x: Tensor) -> Tensor:
-    """The same numbers, with another order of axes and every other place empty."""
+    """Return the same numbers, with another order of axes and every other place unused."""
     wide = torch.stack([x, x], -1).transpose(1, 2).contiguous().transpose(1, 2)
     return wide.detach()[..., 0]
 
 
 def _weighed(x: Tensor, rounding: torch.dtype) -> Tensor:
-    """A number that every entry enters with a weight of its own."""
+    """Add up the entries, each with a weight of its own."""
     weights = torch.cos(torch.arange(x.numel(), dtype=torch.float64, device=x.device))
     return (x * weights.to(rounding).to(x.dtype).reshape(x.shape)).sum()
 
 
 def _meant(x: Tensor, slope: Tensor) -> Tensor:
-    """Of a symmetric matrix only the symmetric part of a gradient has a meaning."""
+    """Return the part of a gradient that has a meaning: at a symmetric matrix the symmetric one."""
     return (slope + slope.mT) / 2 if _symmetric(x) else slope
 
 
@@ -181,7 +181,7 @@ def _symmetric(x: Tensor) -> bool:
 
 
 def error(found: Tensor, expected: Tensor) -> float:
-    """The largest difference relative to 1 + the largest entry; NaN where one is no number."""
+    """Measure the largest difference relative to 1 + the largest entry, NaN if one is no number."""
     if expected.numel() == 0:
         return 0.0
     apart = (found.double() - expected.double()).abs().max()
@@ -190,9 +190,9 @@ def error(found: Tensor, expected: Tensor) -> float:
 
 
 def allowed(form: str, dtype: torch.dtype, own: Own, found: float = 0.0) -> float | None:
-    """The error that a form may have where the recurrence has its own, or None where that says
-    nothing; it was ``found`` to have one, and what is no number is never right where the
-    recurrence has one."""
+    """Return the error that a form, ``found`` to have one, may have where the recurrence has its
+    own, or None where that says nothing; what is no number is never right where the recurrence has
+    one."""
     floor, magnified = FLOORS[dtype], 0.0
     if form == "triton":
         floor += PRODUCTS.get(dtype, 0.0)

@@ -83,7 +83,7 @@ class Cuttable(Protocol):
 
     @property
     def along(self) -> tuple[str, ...]:
-        """Those of them whose blocks one program takes one after another."""
+        """The blocked sizes whose blocks one program takes one after another."""
 
     @property
     def chunked(self) -> bool:
@@ -98,10 +98,10 @@ class Cuttable(Protocol):
         """The fullest moments of a chunk, of the form and of its gradient."""
 
     def fits(self, rows: int) -> int:
-        """How many rows a chunk has, where what it reads is to have at most so many."""
+        """Return how many rows a chunk has, where what it reads is to have at most ``rows``."""
 
     def sources(self, rows: int) -> int:
-        """The size of the tile of what the windows of a chunk's rows read."""
+        """Return the size of the tile of what the windows of a chunk's rows read."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Configuration:
         swept: bool = False, full: bool = False, sparing: bool = False, parallel: int = 0,
         doubled: Sequence[str] = (),
     ) -> "Configuration":  # fmt: skip
-        """One that was read from outside.
+        """Return a cut that was read from outside.
 
         Raises ``ValueError`` for numbers that no kernel takes.
         """
@@ -190,7 +190,7 @@ class Choices:
     """Warps of what no state reaches, where that can be a kernel of its own; 0: it is none."""
 
     def around(self, found: Configuration) -> Iterator[Configuration]:
-        """One step in one direction each."""
+        """Yield the cuts that are one step away, in one direction each."""
         yield from (replace(found, block=n) for n in _beside(found.block, self.blocks))
         yield from (replace(found, warps=n) for n in _beside(found.warps, self.warps))
         yield from (replace(found, rows=n) for n in _beside(found.rows, self.rows))
@@ -205,12 +205,12 @@ class Choices:
 
 
 def _beside(now: int, allowed: tuple[int, ...]) -> tuple[int, ...]:
-    """The next less, and the next more."""
+    """Return the next allowed number below, and the next above, where there are such."""
     return (*[n for n in allowed if n < now][-1:], *[n for n in allowed if n > now][:1])
 
 
 def choices(kernel: Cuttable, sizes: dict[str, int], most: int) -> Choices:
-    """What the tuner may try of a kernel."""
+    """Return what the tuner may try of a kernel."""
     if kernel.lanes:
         return Choices((1,), (BLOCKS[0],), WARPS[:3], (1,))
     blocks: tuple[int, ...] = BLOCKS[:1]
@@ -221,7 +221,7 @@ def choices(kernel: Cuttable, sizes: dict[str, int], most: int) -> Choices:
 
 
 def _widest(kernel: Cuttable, sizes: dict[str, int]) -> int:
-    """The block that holds all channels."""
+    """Return the block that holds all channels."""
     return max(BLOCKS[-1], *(power_of_two(sizes[name]) for name in kernel.blocked))
 
 
@@ -229,7 +229,7 @@ def configured(
     kernel: Cuttable, sizes: dict[str, int], device: Limits, work: Work, *, gradient: bool,
     most: int = 64,
 ) -> Configuration:  # fmt: skip
-    """The cut with the fewest cycles of those that fit on chip, or of those that come nearest.
+    """Choose the cut with the fewest cycles of those that fit on chip, or that come nearest.
 
     ``sizes`` are the axes' by name; ``most`` is how many rows a chunk may have.
     """
@@ -246,14 +246,14 @@ def configured(
 
 
 def budget(kernel: Cuttable, *, gradient: bool) -> int:
-    """Entries a thread up to which nothing is spilled, or little."""
+    """Return the entries a thread up to which nothing is spilled, or little."""
     return BUDGET[gradient] if kernel.chunked else TOKENS
 
 
 def _cuts(
     kernel: Cuttable, sizes: dict[str, int], most: int, *, gradient: bool
 ) -> list[Configuration]:
-    """What the model chooses from: a gradient over chunks keeps its widest block."""
+    """Return what the model chooses from: a gradient over chunks keeps its widest block."""
     tall = [n for n in ROWS if n <= max(most, ROWS[-1])] if kernel.chunked else [ROWS[0]]
     wide = [n for n in BLOCKS if n <= _widest(kernel, sizes)] if kernel.blocked else BLOCKS[:1]
     wide = wide[:1] if kernel.chunked and gradient and kernel.split else wide
@@ -265,7 +265,7 @@ def _cuts(
 
 
 def lengths(kernel: Cuttable, sizes: dict[str, int], cut: Configuration) -> dict[str, int]:
-    """The lengths of a tile's axes by name."""
+    """Return the lengths of a tile's axes by name."""
     found = {name: max(16, power_of_two(n)) for name, n in sizes.items()}
     for name in kernel.blocked:
         found[name] = min(found[name], cut.block)
@@ -277,7 +277,7 @@ def lengths(kernel: Cuttable, sizes: dict[str, int], cut: Configuration) -> dict
 def entries(
     kernel: Cuttable, sizes: dict[str, int], cut: Configuration, *, gradient: bool
 ) -> int:  # fmt: skip
-    """Entries of tiles that are alive at once, a thread.
+    """Count the entries of tiles that are alive at once, a thread.
 
     A chunk's products spread their operands over warps as if blocks of values were no narrower than
     64: such a block frees no registers (so it is seen in what offline compilation spills).
@@ -296,12 +296,12 @@ def entries(
 
 
 def _lesser(length: dict[str, int], names: str) -> int:
-    """The length of an axis, or of the lesser of several."""
+    """Return the length of an axis, or of the lesser of several (``a|b``)."""
     return min(length[name] for name in names.split("|"))
 
 
 def least_entries(kernel: Cuttable, sizes: dict[str, int], *, gradient: bool) -> int:
-    """Entries a thread at the smallest cut; 0 where not all sizes are known."""
+    """Count the entries a thread at the smallest cut; 0 where not all sizes are known."""
     shapes = [shape for moments in kernel.alive for tiles in moments for shape, _ in tiles]
     named = {name for shape in shapes for names in shape for name in names.split("|")}
     if not named - {"C", "SOURCES"} <= sizes.keys():
@@ -314,7 +314,7 @@ def cycles(
     kernel: Cuttable, sizes: dict[str, int], cut: Configuration, device: Limits, work: Work, *,
     gradient: bool,
 ) -> float:  # fmt: skip
-    """Cycles of the device by count: waves of programs, each with its chunks one after another."""
+    """Count the device's cycles: waves of programs, each with its chunks one after another."""
     length = lengths(kernel, sizes, cut)
     blocks = -(-sizes[kernel.split] // length[kernel.split]) if kernel.split else 1
     threads = 32 * cut.warps
@@ -330,7 +330,7 @@ def cycles(
 
 
 def _products(kernel: Cuttable, length: dict[str, int], gradient: bool) -> int:
-    """Of a chunk: rows against rows by each size of channels, and rows against each memory."""
+    """Count a chunk's multiplications: rows by rows and channels, and rows by each memory."""
     tall = max(length["C"], TALL) if kernel.chunked else 1
     channels = {s for row in kernel.rows for s in row.sizes if s not in ("C", "SOURCES")}
     found = sum(length["SOURCES"] * tall * length[size] for size in channels)
@@ -339,8 +339,8 @@ def _products(kernel: Cuttable, length: dict[str, int], gradient: bool) -> int:
 
 
 def _bytes(kernel: Cuttable, length: dict[str, int], work: Work, gradient: bool) -> int:
-    """Of a chunk: its arguments, and for a gradient theirs in 32 bits, a part each block; and of
-    memories that are gone along, which the cache reads and writes three times faster, so many."""
+    """Count a chunk's bytes: of its arguments, for a gradient theirs in 32 bits too, a part each
+    block; and 4 an entry of memories that are gone along, since the cache is three times faster."""
     entries = sum(length["C"] * volume([length[s] for s in row.sizes]) for row in kernel.rows)
     found = entries * (2 * work.bytes + 4 if gradient else work.bytes)
     if kernel.along:

@@ -48,18 +48,18 @@ class Matrices:
     reach: Tensor
 
     def times(self, x: Tensor) -> Tensor:
-        """(H_t + Λ_t) x_t for every row."""
+        """Compute (H_t + Λ_t) x_t for every row."""
         new = (self.weights * (x @ self.key.mT)) @ self.key
         return self.reach[..., None] * (x @ self.h) + new + self.ridge * x
 
     def diagonal(self) -> Tensor:
-        """The diagonals as rows, one where they are zero."""
+        """Return the diagonals as rows, one where they are not above zero."""
         old = self.h.diagonal(dim1=-2, dim2=-1)[..., None, :]
         found = self.reach[..., None] * old + self.weights @ self.key.square() + self.ridge
         return torch.where(found > 0, found, 1.0)
 
     def pulled(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-        """The gradients of Σ_t y_tᵀ(H_t + Λ_t) x_t at every part."""
+        """Return the gradients of Σ_t y_tᵀ(H_t + Λ_t) x_t at every part."""
         seen, answer = x @ self.key.mT, y @ self.key.mT
         of_key = (self.weights * answer).mT @ x + (self.weights * seen).mT @ y
         left = self.reach[..., None] * y
@@ -72,10 +72,10 @@ class System(Protocol):
     """A symmetric positive definite matrix a row, by what it does."""
 
     def times(self, x: Tensor) -> Tensor:
-        """A x for every row."""
+        """Compute A x for every row."""
 
     def diagonal(self) -> Tensor:
-        """The diagonals as rows, above zero."""
+        """Return the diagonals as rows, above zero."""
 
 
 class _Solution(torch.autograd.Function):
@@ -110,7 +110,7 @@ class _Solution(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, dims: tuple[Any, ...], options: Any, *given: Tensor) -> tuple[Tensor, int]:
-        """One more axis in front: rows are solved by themselves wherever they stand."""
+        """Solve with one more axis in front: rows are solved by themselves wherever they stand."""
         wide = [
             x.expand(info.batch_size, *x.shape) if d is None else x.movedim(d, 0)
             for x, d in zip(given, dims[1:], strict=True)
@@ -119,7 +119,7 @@ class _Solution(torch.autograd.Function):
 
 
 class _Along(_Solution):
-    """The same with its derivative along a direction, which torch.compile does not take.
+    """x = (H + Λ)⁻¹ q with its derivative along a direction, which torch.compile does not take.
 
     (H + Λ) x = q along a direction: (H + Λ) ẋ = q̇ − (Ḣ + Λ̇) x.
     """
@@ -139,7 +139,7 @@ def conjugated(
     q: Tensor, key: Tensor, weights: Tensor, h: Tensor, ridge: Tensor, reach: Tensor, *,
     tolerance: float, iterations: int,
 ) -> Tensor:  # fmt: skip
-    """(H_t + Λ_t)⁻¹ q_t for every row, [..., C, K], by conjugate gradients.
+    """Compute (H_t + Λ_t)⁻¹ q_t for every row, [..., C, K], by conjugate gradients.
 
     Rows are done when ‖q_t − (H_t + Λ_t) x_t‖ ≤ tolerance ‖q_t‖. Warns ``ToleranceNotMet``, once
     for each line of the caller's, when some are not after ``iterations``.
@@ -152,14 +152,14 @@ def conjugated(
 def cholesky_rows(
     q: Tensor, key: Tensor, weights: Tensor, h: Tensor, ridge: Tensor, reach: Tensor
 ) -> Tensor:  # fmt: skip
-    """The same by a Cholesky factor of every row's matrix, which are all made."""
+    """Compute (H_t + Λ_t)⁻¹ q_t for every row by Cholesky factors of the matrices, all formed."""
     new = (weights[..., None] * key[..., None, :, :]).mT @ key[..., None, :, :]
     old = reach[..., None, None] * h[..., None, :, :]
     return ridge_solved(old + new, ridge, q)
 
 
 def ridge_solved(h: Tensor, ridge: Tensor, q: Tensor) -> Tensor:
-    """(H + Diag(ridge))⁻¹ q by a Cholesky factor: [..., K, K], [..., K], [..., K] → [..., K].
+    """Compute (H + Diag(ridge))⁻¹ q by a Cholesky factor: [..., K, K], two [..., K] → [..., K].
 
     Raises ``Forgotten`` where there is none, or where the factor is one of noise: a rounding of the
     matrix's entries would move what is solved by more than ``MOVED`` of it.
@@ -180,7 +180,7 @@ def ridge_solved(h: Tensor, ridge: Tensor, q: Tensor) -> Tensor:
 
 
 def solved(matrices: System, q: Tensor, tolerance: float, iterations: int) -> Tensor:
-    """Conjugate gradients preconditioned by the diagonal; rows that are done stand still.
+    """Solve by conjugate gradients preconditioned by the diagonal; rows that are done stand still.
 
     Raises ``Forgotten`` where a direction p has pᵀAp ≤ ε K pᵀDp, D the diagonal: then A is singular
     to within rounding, whatever its scale, and a small residual would say nothing about x.

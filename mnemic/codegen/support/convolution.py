@@ -28,7 +28,7 @@ class ShortConvolution(Pickled, nn.Module):
         nn.init.uniform_(self.weight, -1 / math.sqrt(taps), 1 / math.sqrt(taps))
 
     def extra_repr(self) -> str:
-        """The sizes, for ``print(layer)``."""
+        """Return the sizes, for ``print(layer)``."""
         return f"channels={self.weight.shape[0]}, taps={self.taps}"
 
     def forward(

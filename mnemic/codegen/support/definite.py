@@ -20,7 +20,7 @@ class Forgotten(Pickled, ValueError):
 
 
 def cholesky(matrix: Tensor) -> Tensor:
-    """L with L Lᵀ = matrix, [..., K, K]; raises ``Forgotten`` where there is none."""
+    """Return L with L Lᵀ = matrix, [..., K, K]; raise ``Forgotten`` where there is none."""
     try:
         factor: Tensor = torch.linalg.cholesky(matrix)
     except torch.linalg.LinAlgError:  # type: ignore[attr-defined]

@@ -23,24 +23,24 @@ class Regressions:
     ridge: Tensor
 
     def along(self, x: Tensor) -> Tensor:
-        """w ∘ (k − k̄)·x: [M, R, K] → [M, R, n]."""
+        """Compute w ∘ (k − k̄)·x: [M, R, K] → [M, R, n]."""
         return self.weights * (x @ self.keys.mT - (x * self.centre).sum(-1, keepdim=True))
 
     def times(self, x: Tensor) -> Tensor:
-        """A x."""
+        """Compute A x for every row."""
         along = self.along(x)
         moment = along @ self.keys - along.sum(-1, keepdim=True) * self.centre
         return moment + self.ridge[..., None] * x
 
     def diagonal(self) -> Tensor:
-        """Σ w (k − k̄)² + λ."""
+        """Compute A's diagonals, Σ w (k − k̄)² + λ, one where they are not above zero."""
         total = self.weights.sum(-1, keepdim=True)
         spread = self.weights @ self.keys.square() - total * self.centre.square()
         found = spread.clamp_min(0.0) + self.ridge[..., None]
         return torch.where(found > 0, found, 1.0)
 
     def pulled(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-        """The gradients of Σ y·A x = Σ w ((k − k̄)·x) ((k − k̄)·y) + λ x·y at every part."""
+        """Return the gradients of Σ y·A x = Σ w ((k − k̄)·x) ((k − k̄)·y) + λ x·y by part."""
         of_x, of_y = self.along(x), self.along(y)
         seen = x @ self.keys.mT - (x * self.centre).sum(-1, keepdim=True)
         answer = y @ self.keys.mT - (y * self.centre).sum(-1, keepdim=True)
@@ -60,7 +60,7 @@ class _Solution(torch.autograd.Function):
         limits: tuple[float, int], target: Tensor, weights: Tensor, keys: Tensor, centre: Tensor,
         ridge: Tensor,
     ) -> Tensor:  # fmt: skip
-        """x."""
+        """Solve A x = b, as one opaque operator while torch compiles."""
         parts = (weights, keys, centre, ridge)
         if torch.compiler.is_compiling():
             found: Tensor = _OPAQUE(target, list(parts), *limits)
@@ -76,14 +76,14 @@ class _Solution(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
-        """One more solve, which has derivatives in turn."""
+        """Solve once more with the same system, which has derivatives in turn."""
         x, *parts = ctx.saved_tensors
         g: Tensor = _Solution.apply(ctx.limits, grads[0], *parts)
         return None, g, *(-z for z in Regressions(*parts).pulled(x, g))
 
 
 def solve_rows(system: Regressions, target: Tensor, iterations: int, tolerance: float) -> Tensor:
-    """x = A⁻¹ b, differentiable in everything that A and b are made of, as often as one likes.
+    """Solve A x = b, differentiable in all that A and b are made of, as often as one likes.
 
     Warns ``ToleranceNotMet`` as ``conjugate.conjugated`` does.
     """

@@ -42,19 +42,19 @@ class Gradient(Protocol):
         """Make room for the states at each chunk's start."""
 
     def types(self, launch: "Launch") -> list[torch.dtype]:
-        """The types in which states are stored."""
+        """Return the types in which states are stored."""
 
     def as_stored(self, launch: "Launch", states: list[Tensor]) -> list[Tensor]:
-        """What was kept, in the type in which it is stored."""
+        """Return what was kept, in the type in which it is stored."""
 
     def run(self, launch: "Launch", states: list[Tensor], ends: list[Tensor]) -> list[Tensor]:
-        """The gradients of rows that have one, then of the states before all chunks."""
+        """Return the gradients of rows that have one, then of the states before all chunks."""
 
     def spilled(self, launch: "Launch", *, scanned: bool) -> dict[str, int]:
         """Count the bytes of registers that a thread spills, by the kernels' names."""
 
     def cycles(self, count: Any) -> float:
-        """Cycles by count (``dividing.Count``)."""
+        """Count the cycles of its kernels, from a ``dividing.Count``."""
 
 
 @dataclass(frozen=True)
@@ -116,24 +116,24 @@ def spilled_in_scan(launch: "Launch", *, keep: bool) -> dict[str, int]:
 
 
 def name_of(function: Any) -> str:
-    """The name of a kernel."""
+    """Return the name of a kernel."""
     return str(function.fn.__name__)
 
 
 def _side_by_side(launch: "Launch", function: Any) -> dict[str, Any]:
-    """Constants and options of a kernel that takes chunks in parallel, with all channels."""
+    """Return constants and options of a kernel that takes chunks in parallel, with all channels."""
     warps = launch.cutting.chosen.parallel_warps(name_of(function))
     constants = constants_of(function, widest(launch))
     return {**constants, "num_warps": warps, "num_stages": 1}
 
 
 def _one_by_one(launch: "Launch", function: Any, *, keep: bool) -> dict[str, Any]:
-    """Constants and options of a scan."""
+    """Return constants and options of a scan."""
     return {**constants_of(function, {**launch.constants(), "KEEP": keep}), **launch.options()}
 
 
 def grid_of_chunks(launch: "Launch") -> tuple[int, int]:
-    """Memories, and chunks of each."""
+    """Return the grid: memories, and programs that share the chunks of each."""
     return launch.sequences * launch.heads, programs(launch)
 
 
@@ -145,7 +145,7 @@ def empty(launch: "Launch", tile: Tile) -> Tensor:
 
 
 def type_of(launch: "Launch", tile: Tile) -> torch.dtype:
-    """In which type a tile is stored: operands of 16 bits as such."""
+    """Return the type in which a tile is stored: ``rounded`` ones in bfloat16 beside such rows."""
     own = launch.rows[0].dtype
     short = tile.rounded and own == torch.bfloat16
     return own if short or own == torch.float64 else torch.float32
@@ -156,21 +156,21 @@ def _types(launch: "Launch", names: tuple[str, ...]) -> list[torch.dtype]:
 
 
 def widest(launch: "Launch") -> dict[str, Any]:
-    """A kernel's constants where a program has all channels."""
+    """Return a kernel's constants where a program has all channels."""
     found = launch.constants()
     return found | {f"B{size}": max(16, power_of_two(n)) for size, n in launch.sizes.items()}
 
 
 def programs(launch: "Launch") -> int:
-    """How many programs share the chunks of a memory: one each, or where documents are packed so
-    many that all of them together have about one each."""
+    """Count the programs that share the chunks of a memory: one each, or where documents are packed
+    so many that all of them together have about one each."""
     if launch.bounds is None or launch.cutting.longest:
         return max(1, min(MOST, launch.pieces))
     return max(1, min(MOST, -(-launch.slots // launch.sequences)))
 
 
 def constants_of(function: Any, constants: dict[str, Any]) -> dict[str, Any]:
-    """The constants that a kernel takes."""
+    """Pick the constants that a kernel takes."""
     known = signature(function.fn).parameters
     return {name: value for name, value in constants.items() if name in known}
 

@@ -45,7 +45,7 @@ class Part:
     sums: tuple[tuple[str, ...], ...] = ()
 
     def warps(self, constants: dict[str, Any], warps: int) -> int:
-        """How many warps a program has, where ``warps`` are asked for."""
+        """Return how many warps a program has, where ``warps`` are asked for."""
         held = sum(volume([constants["C" if s == "C" else f"B{s}"] for s in sizes])
                    for sizes in self.sums)  # fmt: skip
         return 2 * warps if warps < MOST_WARPS and held >= HELD * 32 * warps else warps
@@ -83,12 +83,12 @@ class DividedGradient:
         return found
 
     def as_stored(self, launch: "Launch", states: list[Tensor]) -> list[Tensor]:
-        """What was kept, in the type in which it is stored."""
+        """Return what was kept, in the type in which it is stored."""
         return [x if dtype == x.dtype else x.view(-1).view(dtype).view(-1, *x.shape[1:])
                 for x, dtype in zip(states, self.types(launch), strict=True)]  # fmt: skip
 
     def types(self, launch: "Launch") -> list[torch.dtype]:
-        """The types in which states are stored."""
+        """Return the types in which states are stored."""
         tiles = {tile.name: tile for tile in self.tiles}
         return [type_of(launch, tiles[s.name]) if s.name in tiles else launch.real
                 for s in launch.kernel.states]  # fmt: skip
@@ -96,8 +96,8 @@ class DividedGradient:
     # -- launches ------------------------------------------------------------------------------
 
     def run(self, launch: "Launch", states: list[Tensor], ends: list[Tensor]) -> list[Tensor]:
-        """The gradients of rows that have one, then of the states before all chunks: of what was
-        kept, and of the gradients of the output and of the states at the end."""
+        """Return the gradients of rows that have one, then of the states before all chunks: of kept
+        ``states``, and of ``ends``, the gradients of the output and of the states at the end."""
         d_out, *d_states = ends
         own, known = own_of(launch), {tile.name: tile for tile in self.tiles}
         names = (state.name for state in launch.kernel.states)
@@ -126,11 +126,11 @@ class DividedGradient:
         return {n: buffers.empty(tuple(own[n].shape), own[n]) for n in launch.kernel.gradients}
 
     def _of_rows(self, launch: "Launch", gradients: dict[str, Tensor]) -> list[Tensor]:
-        """The gradients of rows, of what the last kernel has stored."""
+        """Return the gradients of rows, of what the last kernel has stored."""
         return list(gradients.values())
 
     def _stored_types(self, launch: "Launch") -> list[torch.dtype]:
-        """The types of what the last kernel stores."""
+        """Return the types of what the last kernel stores."""
         own = own_of(launch)
         return [own[name].dtype for name in launch.kernel.gradients]
 
@@ -153,7 +153,7 @@ class DividedGradient:
         return launch.stack(part.kernel, grid, pointers, options)
 
     def _how(self, launch: "Launch", part: Part) -> tuple[tuple[int, int], dict[str, Any]]:
-        """Grid and options: a program of what is parallel takes blocks of values in turn."""
+        """Return grid and options: a program of what is parallel takes blocks of values in turn."""
         if part is self.scan:
             constants = constants_of(part.kernel, launch.constants())
             return launch.grid, {**constants, **launch.options()}
@@ -168,7 +168,7 @@ class DividedGradient:
     # -- tiles between kernels -----------------------------------------------------------------
 
     def _in_parts(self, launch: "Launch", part: Part, tile: Tile) -> bool:
-        """Whether each block of values stores a part of a tile: a scan's that has no values."""
+        """Return whether blocks of values store parts of a tile: a scan's that has no values."""
         return part is self.scan and not launch.splits(tile.sizes)
 
     def _stored_in(self, launch: "Launch", part: Part, tile: Tile) -> torch.dtype:
@@ -185,7 +185,7 @@ class DividedGradient:
     # -- the choice ----------------------------------------------------------------------------
 
     def cycles(self, count: "Count") -> float:
-        """Cycles of the kernels by count, one after another."""
+        """Count the cycles of the kernels, one after another."""
         sizes, found = {tile.name: tile.sizes for tile in self.tiles}, 0.0
         for part in self.parts:
             moved = sum(count.bytes(sizes[name]) for name in (*part.loads, *part.stores))
@@ -196,10 +196,10 @@ class DividedGradient:
 
 
 def own_of(launch: "Launch") -> dict[str, Tensor]:
-    """The arguments by row, by name."""
+    """Return the arguments by row, by name."""
     return {row.name: x for row, x in zip(launch.kernel.rows, launch.rows, strict=True)}
 
 
 def _whole(launch: "Launch", tile: Tile, x: Tensor) -> Tensor:
-    """A tile, its parts summed where blocks of values have stored such."""
+    """Return a tile, its parts summed where blocks of values have stored such."""
     return x if x.ndim == 1 + len(tile.sizes) else x.sum(1).to(type_of(launch, tile))

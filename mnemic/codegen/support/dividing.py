@@ -75,8 +75,8 @@ def divided_cut(
     kernel: Dividable, sizes: dict[str, int], device: Limits, work: Work, one: Configuration, *,
     most: int, always: bool | None, gradient: bool = False,
 ) -> Configuration:  # fmt: skip
-    """The cut of several kernels with the fewest cycles, or ``one`` where that has fewer: of a form
-    or (with ``gradient``) of a form and its gradient.
+    """Choose the cut of several kernels with the fewest cycles, or ``one`` where that has fewer: of
+    a form or (with ``gradient``) of a form and its gradient.
 
     ``most`` is how many rows a chunk may have; ``always`` forces either way.
     """
@@ -98,7 +98,7 @@ def in_one(
     kernel: Dividable, sizes: dict[str, int], device: Limits, work: Work, cut: Configuration,
     gradient: bool = False,
 ) -> float:  # fmt: skip
-    """Cycles of a form in one kernel; with its gradient the states of all chunks are made anew."""
+    """Count a form's cycles in one kernel; with its gradient all chunks' states are made anew."""
     assert kernel.divided is not None
     length = lengths(kernel, sizes, cut)
     steps = -(-work.length // kernel.fits(cut.rows))
@@ -119,7 +119,7 @@ def in_several(
     kernel: Dividable, sizes: dict[str, int], device: Limits, work: Work, cut: Configuration,
     gradient: bool = False,
 ) -> float:  # fmt: skip
-    """Cycles of a form in several kernels, with its gradient in several more."""
+    """Count a form's cycles in several kernels, with its gradient in several more."""
     found = kernel.divided
     assert found is not None
     length = lengths(kernel, sizes, cut)
@@ -149,25 +149,25 @@ class Count:
     stages: int = STAGES[0]
 
     def bytes(self, sizes: tuple[str, ...]) -> int:
-        """Bytes of a chunk's tile."""
+        """Count the bytes of a chunk's tile."""
         return _bytes(sizes, self.length, self.work)
 
     def rows(self, names: tuple[str, ...]) -> int:
-        """Bytes of a chunk's arguments of these names."""
+        """Count the bytes of a chunk's arguments of these names."""
         rows = {row.name: row.sizes for row in self.kernel.rows}
         return sum(self.bytes(("C", *rows[name])) for name in names if name in rows)
 
     def parallel(self, body: Body, moved: int, *, started: bool) -> float:
-        """Cycles of a kernel that takes chunks in parallel, with all channels; and to its start,
-        where one kernel has none."""
+        """Count the cycles of a kernel that takes chunks in parallel, with all channels; and to its
+        start, where one kernel has none."""
         whole = self.length | {size: power_of_two(n) for size, n in self.sizes.items()}
         programs = self.work.memories * self.chunks
         cycles = _waves(programs, self.device, 2) * body.cycles(whole, pipelined=False)
         return _together(cycles, self._moved(programs * moved)) + STARTED * started
 
     def scan(self, body: Body, moved: int, *, started: bool) -> float:
-        """Cycles of a kernel that goes from chunk to chunk, a program a block of values; without
-        end where its loads do not fit into shared memory."""
+        """Count the cycles of a kernel that goes from chunk to chunk, a program a block of values;
+        return infinity where its loads do not fit into shared memory."""
         blocks = _blocks(self.kernel, self.sizes, self.length)
         taken = HELD + self.stages * moved
         if self.stages > STAGES[0] and taken + SPARE > self.device.shared:
@@ -180,17 +180,17 @@ class Count:
         return _together(cycles, through) + STARTED * started
 
     def _moved(self, moved: int) -> float:
-        """Cycles of so many bytes."""
+        """Count the cycles that so many bytes take."""
         return moved / (BYTES * self.device.processors)
 
 
 def _together(cycles: float, moved: float) -> float:
-    """Cycles of work and of bytes at the same time: the longer, and some of what it hides."""
+    """Return the cycles of work and of bytes at once: the longer, and some of what it hides."""
     return max(cycles, moved) + SHOWN * min(cycles, moved)
 
 
 def _waves(programs: int, device: Limits, beside: int) -> float:
-    """Turns of programs one after another, as if each had a multiprocessor to itself."""
+    """Count turns of programs one after another, as if each had a multiprocessor to itself."""
     beside = min(beside, max(1, programs // device.processors))
     return -(-programs // (device.processors * beside)) * (1 + BESIDE * (beside - 1))
 
@@ -261,5 +261,5 @@ def _doubled(cut: Configuration, parallel: Spilled, left: int) -> Configuration:
 
 
 def _beyond(few: int, spilled: Mapping[str, int]) -> dict[str, int]:
-    """The kernels that spill more than a few bytes, and how many they spill more."""
+    """Return the kernels that spill more than a few bytes, and how many they spill more."""
     return {name: count - few for name, count in spilled.items() if count > few}

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def features(x: Tensor, *rows: Tensor, kind: str, **options: Any) -> Tensor:
-    """φ(x) by the name of its map: [..., d] → [..., D]; ``rows`` are numbers a row that it takes.
+    """Compute φ(x) by the name of its map: [..., d] → [..., D]; ``rows`` are numbers a row for it.
 
     x may have axes between the rows and d, as a window has.
     """
@@ -21,7 +21,7 @@ def polynomial(
     x: Tensor, *weights: Tensor, degree: int, mode: str = "graded",
     a: tuple[float | None, ...] | None = None,
 ) -> Tensor:  # fmt: skip
-    """Monomials of degree ≤ p, φ(x)·φ(y) = Σ a_i (x·y)^i; or the p-fold self-tensor.
+    """Compute monomials of degree ≤ p, φ(x)·φ(y) = Σ a_i (x·y)^i; or the p-fold self-tensor.
 
     a_i ≥ 0 is a number of ``a``, or where that is None the next of the weights.
     """
@@ -39,7 +39,7 @@ def polynomial(
 
 
 def _weighed(part: Tensor, order: int, number: float | None, given: Iterator[Tensor]) -> Tensor:
-    """The Taylor features of a degree i, whose kernel is sⁱ/i!, as those of a_i sⁱ."""
+    """Scale the Taylor features of a degree i, whose kernel is sⁱ/i!, to those of a_i sⁱ."""
     if number is not None:
         return part * math.sqrt(number * math.factorial(order))
     root = torch.sqrt(_same(next(given), part) * math.factorial(order))
@@ -47,7 +47,7 @@ def _weighed(part: Tensor, order: int, number: float | None, given: Iterator[Ten
 
 
 def _same(weight: Tensor, x: Tensor) -> Tensor:
-    """A number that is the same in every row, of one row where x has others (a window's tail)."""
+    """Cut a weight that is the same in all rows to one row where x has others (a window's tail)."""
     for axis, size in enumerate(weight.shape):
         if size != x.shape[axis]:
             weight = weight.narrow(axis, 0, 1)
@@ -55,12 +55,12 @@ def _same(weight: Tensor, x: Tensor) -> Tensor:
 
 
 def taylor(x: Tensor, *, order: int) -> Tensor:
-    """The Taylor features of exp up to ``order``, one a monomial, graded then lexicographic."""
+    """Compute exp's Taylor features up to ``order``, one a monomial, graded then lexicographic."""
     return torch.cat(_series(x, order), -1)
 
 
 def _series(x: Tensor, order: int) -> list[Tensor]:
-    """The features of each degree: φ_i(x)·φ_i(y) = (x·y)^i / i!."""
+    """Compute the features of each degree: φ_i(x)·φ_i(y) = (x·y)^i / i!."""
     parts = [torch.ones_like(x[..., :1])]
     for i in range(1, order + 1):
         places, weights = _monomials(x.shape[-1], i)
@@ -92,7 +92,7 @@ def _monomials(size: int, degree: int) -> tuple[list[list[int]], list[float]]:
 
 
 def cosine(x: Tensor, position: Tensor, *, length: int) -> Tensor:
-    """[relu(x) cos(πt/2M), relu(x) sin(πt/2M)]; needs position + 1 ≤ M to stay positive."""
+    """Compute [relu(x) cos(πt/2M), relu(x) sin(πt/2M)]; positive where position + 1 ≤ M."""
     angle = (math.pi / (2 * length) * position)[..., None]
     angle = angle.reshape(*angle.shape[:-1], *([1] * (x.ndim - angle.ndim)), 1)
     positive = torch.relu(x)
@@ -100,18 +100,18 @@ def cosine(x: Tensor, position: Tensor, *, length: int) -> Tensor:
 
 
 def dpfp(x: Tensor, *, nu: int) -> Tensor:
-    """relu([x, −x]) times its rotations by 1 … ν."""
+    """Multiply relu([x, −x]) by its rotations by 1 … ν."""
     both = torch.relu(torch.cat([x, -x], -1))
     return torch.cat([both * both.roll(j, -1) for j in range(1, nu + 1)], -1)
 
 
 def softmax(x: Tensor) -> Tensor:
-    """softmax over the coordinates."""
+    """Compute softmax over the coordinates."""
     return torch.softmax(x, -1)
 
 
 def random(x: Tensor, *, features: int, seed: int) -> Tensor:
-    """exp(ω·x − ‖x‖²/2)/√m, ω orthogonal in blocks with Gaussian row norms, drawn from ``seed``."""
+    """Compute exp(ω·x − ‖x‖²/2)/√m, ω from ``seed``: orthogonal blocks with Gaussian row norms."""
     omega = projection(x.shape[-1], features, seed).to(x)
     square = x.square().sum(-1, keepdim=True) / 2
     return torch.exp(x @ omega.mT - square) / math.sqrt(features)
@@ -119,7 +119,7 @@ def random(x: Tensor, *, features: int, seed: int) -> Tensor:
 
 @cache
 def projection(size: int, count: int, seed: int) -> Tensor:
-    """ω [m, d]: rows of Qᵀ of QR of Gaussian blocks, scaled by the norms of Gaussian rows."""
+    """Draw ω [m, d]: rows of Qᵀ of QR of Gaussian blocks, scaled by the norms of Gaussian rows."""
     generator = torch.Generator().manual_seed(seed)
     rows = torch.empty(0, size, dtype=torch.float64)
     while rows.shape[0] < count:

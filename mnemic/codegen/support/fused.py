@@ -141,7 +141,7 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """Which form's it is."""
+        """The name of its form: own, chunk or token, with _swept where it goes along axes."""
         if self.whole:
             return "own"
         return ("chunk" if self.chunked else "token") + "_swept" * bool(self.along)
@@ -153,7 +153,7 @@ class Kernel:
 
     @property
     def narrowing(self) -> Order:
-        """How its cuts become narrower; lanes of single numbers have one."""
+        """The order in which its cuts become narrower, empty for lanes of single numbers."""
         if self.lanes:
             return ()
         if self.chunked and self.along:
@@ -163,7 +163,7 @@ class Kernel:
         return of_tokens(split=bool(self.blocked))
 
     def divides(self, cut: Configuration) -> bool:
-        """Whether a cut is one of the kernels that the form is divided into."""
+        """Return whether a cut is one of the kernels that the form is divided into."""
         return self.divided is not None and cut.parallel > 0
 
     @property
@@ -172,7 +172,7 @@ class Kernel:
         return self.divided is not None and self.divided.gradient is not None
 
     def that_of(self, cut: Configuration) -> "Kernel":
-        """The kernel that a cut is one of: this one, or its twin along axes."""
+        """Return the kernel that a cut is one of: this one, or its twin along axes."""
         return self.swept if cut.swept and self.swept is not None else self
 
     @property
@@ -189,31 +189,31 @@ class Kernel:
         return next(own, 0)
 
     def fits(self, rows: int) -> int:
-        """How many rows a chunk has, where what it reads is to have at most so many."""
+        """Return how many rows a chunk has, where what it reads is to have at most ``rows``."""
         if not self.chunked or self.window == 1:
             return rows
         return max(1, rows // self.window if self.slots else max(rows - self.window + 1, rows // 4))
 
     def sources(self, rows: int) -> int:
-        """The size of the tile of what the windows of a chunk's rows read."""
+        """Return the size of the tile of what the windows of a chunk's rows read."""
         if self.slots:
             return max(2 * max(16, power_of_two(rows)), power_of_two(rows * self.window))
         return max(16, power_of_two(rows + self.window - 1))
 
     def anywhere(self, *, gradient: bool) -> bool:
-        """Whether it runs sequences that stand anywhere in their documents."""
+        """Return whether it runs sequences that stand anywhere in their documents."""
         return self.backward is not None or not gradient
 
     def refused(
         self, rows: Mapping[str, Tensor], states: States, *, gradient: bool
     ) -> str | None:  # fmt: skip
-        """Why it is not for these arguments, or None."""
+        """Return why it is not for these arguments, or None."""
         return refused(self, rows, states, gradient=gradient)
 
     def run(
         self, rows: Mapping[str, Tensor], states: States, place: Place
     ) -> tuple[Tensor, States]:  # fmt: skip
-        """Sequences through it: rows [B, R, H, …], states [M, …] → [B, R, H, d_v], states."""
+        """Run sequences through it: rows [B, R, H, …], states [M, …] → [B, R, H, d_v], states."""
         return run(self, rows, states, place)
 
 
@@ -237,7 +237,7 @@ class Cutting:
         cls, kernel: Kernel, rows: list[Tensor], sizes: dict[str, int], numbers: list[int], *,
         sequences: int, gradient: bool, settle: Settle,
     ) -> "Cutting":  # fmt: skip
-        """Of an operator's arguments, and what ``Place.numbers`` tells.
+        """Choose how an operator's arguments are cut, with what ``Place.numbers`` tells.
 
         ``settle`` may put another in the place of the cut that the model chooses. Raises
         ``RuntimeError`` where no cut may run.
@@ -253,7 +253,7 @@ class Cutting:
     def cut(
         cls, kernel: Kernel, like: Tensor, place: Place, chosen: Configuration
     ) -> "Cutting":  # fmt: skip
-        """Of a choice, for the kernel that it is one of."""
+        """Return how sequences are cut by a choice, for the kernel that it is one of."""
         kernel = kernel.that_of(chosen)
         tall = place.rows(kernel.fits(chosen.rows), kernel.steps)
         if kernel.whole:
@@ -266,7 +266,7 @@ class Cutting:
 def asked(
     kernel: Kernel, sizes: Mapping[str, int], like: Tensor, *, gradient: bool
 ) -> tuned.Question:  # fmt: skip
-    """What a cut is chosen for: the sizes of memories alone, which are known before all rows."""
+    """Return what a cut is chosen for: the sizes of memories alone, known before all rows are."""
     own = {size: sizes[size] for state in kernel.states for size in state.sizes}
     return tuned.Question.of(kernel.name, own, like, gradient=gradient)
 
@@ -275,7 +275,7 @@ def chosen_of(
     kernel: Kernel, sizes: dict[str, int], question: tuned.Question, like: Tensor, place: Place,
     sequences: int, settle: Settle,
 ) -> Configuration:  # fmt: skip
-    """How a kernel is cut for arguments like these: as measured, or as the model says."""
+    """Choose how a kernel is cut for arguments like these: as measured, or as the model says."""
     longest = place.longest * kernel.steps or int(like.shape[1])
     work = Work(sequences * int(like.shape[2]), longest, like.element_size())
     device, gradient = limits(like.device), question.gradient
@@ -317,7 +317,7 @@ def chosen_of(
 
 
 def _choices(kernel: Kernel, sizes: dict[str, int], *, gradient: bool) -> Choices:
-    """What the tuner may try: of a form in several kernels those too."""
+    """Return what the tuner may try: of a form in several kernels those too."""
     found = choices(kernel, sizes, MOST)
     several = kernel.divides_gradient if gradient else kernel.divided is not None
     return replace(found, parallel=PARALLEL) if several else found
@@ -328,8 +328,8 @@ LIMIT = 600
 more than twice what registers hold."""
 
 ALONG = 240
-"""The same of kernels that go along axes: beyond it other axes are too long for any block, and they
-take many minutes to compile."""
+"""Entries a thread beyond which a kernel that goes along axes is refused: then other axes are too
+long for any block, and it takes many minutes to compile."""
 
 
 _always: list[bool] = []
@@ -338,7 +338,7 @@ _always: list[bool] = []
 
 @contextmanager
 def sweeping(*, always: bool) -> Iterator[None]:
-    """Inside, kernels go along axes wherever they can, or nowhere, for those who check them."""
+    """Make kernels go along axes inside, wherever they can or nowhere, for those who check them."""
     _always.append(always)
     try:
         yield
@@ -369,7 +369,7 @@ _divided: list[bool] = []
 
 @contextmanager
 def in_several(*, always: bool) -> Iterator[None]:
-    """Inside, forms run in several kernels wherever they can, or nowhere, for those who check
+    """Run forms in several kernels inside, wherever they can or nowhere, for those who check
     them."""
     _divided.append(always)
     try:
@@ -379,17 +379,17 @@ def in_several(*, always: bool) -> Iterator[None]:
 
 
 def divided_always() -> bool | None:
-    """What ``in_several`` asks for now, or ``None``."""
+    """Return what ``in_several`` asks for now, or ``None``."""
     return _divided[-1] if _divided else None
 
 
 def swept_always() -> bool | None:
-    """What ``sweeping`` asks for now, or ``None``."""
+    """Return what ``sweeping`` asks for now, or ``None``."""
     return _always[-1] if _always else None
 
 
 def twin_of(kernel: Kernel, *, gradient: bool) -> Kernel | None:
-    """The form's kernel that goes along axes, where it does all that this one does."""
+    """Return the form's kernel that goes along axes, if it does all that this does, or ``None``."""
     twin = kernel.swept
     if twin is not None and gradient and twin.gradients != kernel.gradients:
         return None
@@ -397,8 +397,8 @@ def twin_of(kernel: Kernel, *, gradient: bool) -> Kernel | None:
 
 
 def suited(kernel: Kernel, sizes: Mapping[str, int], *, gradient: bool) -> Kernel:
-    """A form's kernel for these sizes: the one that goes along axes where registers do not hold
-    the memories, by the model's count."""
+    """Return a form's kernel for these sizes: the one that goes along axes where registers do not
+    hold the memories, by the model's count."""
     twin = twin_of(kernel, gradient=gradient)
     if twin is None:
         return kernel
@@ -411,7 +411,7 @@ def suited(kernel: Kernel, sizes: Mapping[str, int], *, gradient: bool) -> Kerne
 def refused(
     kernel: Kernel, rows: Mapping[str, Tensor], states: States, *, gradient: bool
 ) -> str | None:  # fmt: skip
-    """Why a kernel is not for these arguments, or None."""
+    """Return why a kernel is not for these arguments, or None."""
     given = tuple(row for row in kernel.rows if row.name in rows)
     sizes = sizes_of(
         kernel, [rows[row.name] for row in given], [states[s.name] for s in kernel.states], given
@@ -436,7 +436,7 @@ def _limit(kernel: Kernel) -> int:
 
 
 def _too_large(kernel: Kernel, sizes: Mapping[str, int], *, gradient: bool) -> int:
-    """Entries a thread at the smallest cut, if they are beyond the limit, or 0."""
+    """Return the entries a thread at the smallest cut, if they are beyond the limit, or 0."""
     found = least_entries(kernel, dict(sizes), gradient=gradient)
     return found if found > _limit(kernel) else 0
 
@@ -444,7 +444,7 @@ def _too_large(kernel: Kernel, sizes: Mapping[str, int], *, gradient: bool) -> i
 def run(
     kernel: Kernel, rows: Mapping[str, Tensor], states: States, place: Place
 ) -> tuple[Tensor, States]:
-    """Sequences through a kernel: rows [B, R, H, …], states [M, …] → [B, R, H, d_v], states.
+    """Run sequences through a kernel: rows [B, R, H, …], states [M, …] → [B, R, H, d_v], states.
 
     Products of bfloat16 arguments have bfloat16 operands, those of float16 TF32; sums, states and
     everything else are float32 (float64 where the arguments are).
@@ -465,8 +465,8 @@ def run(
 def sizes_of(
     kernel: Kernel, rows: list[Tensor], states: list[Tensor], given: tuple[Row, ...] | None = None
 ) -> dict[str, int]:
-    """The size of each axis by name, in the kernel's order: of rows (all of them, or those that are
-    given), then of states."""
+    """Return the size of each axis by name, in the kernel's order: of rows (all of them, or those
+    that are given), then of states."""
     found: dict[str, int] = {}
     for row, x in zip(kernel.rows if given is None else given, rows, strict=True):
         if row.view == "window":

@@ -58,7 +58,7 @@ class Given:
         return self._position
 
     def _fits_levels(self) -> None:
-        """A tree of L levels holds 2^(L − 1) tokens."""
+        """Refuse more tokens than 2^(L − 1), which a tree of L levels holds."""
         count = self.signature.levels
         if not count:
             return
@@ -113,7 +113,7 @@ class Given:
         return rows
 
     def _tail(self, name: str, x: Tensor, count: int) -> Tensor:
-        """The last tokens' x, [B, H, c − 1, …]: of kept keys, or carried for the window alone."""
+        """Return the last tokens' x, [B, H, c − 1, …]: of kept keys, or carried for a window."""
         found = self.given.get("K" if name == "k" and self.signature.keeps_keys else f"{name}_tail")
         if found is None:
             return x.new_zeros(self.sequences, self.heads, count, *x.shape[3:])
@@ -122,7 +122,7 @@ class Given:
         return torch.nn.functional.pad(found, (*[0, 0] * (found.ndim - 3), missing, 0))
 
     def _stepped(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Several steps a token as rows of their own; a decay acts before the first."""
+        """Lay out several steps a token as rows; a decay acts before the first."""
         self._indices(rows)
         if self.steps == 1:
             return rows
@@ -152,7 +152,7 @@ class Given:
         rows["H_index"] = rows["zero"] + self.heads // self.groups
 
     def _time(self) -> Tensor:
-        """The position of each token in its document, [1 or B, T]."""
+        """Return the position of each token in its document, [1 or B, T]."""
         if self.documents is None:
             time = torch.arange(self.tokens, device=self.like.device)[None]
             return time if self.positions is None else time + self.positions.reshape(-1, 1)
@@ -162,7 +162,7 @@ class Given:
         return time[None]
 
     def _turned(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The cumulative angle of a complex decay."""
+        """Replace phases by the cumulative angle of a complex decay, where the rule has one."""
         if not self.signature.phase:
             return rows
         phase = rows.pop("phase")
@@ -181,7 +181,7 @@ class Given:
         return rows
 
     def _paired(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Complex numbers as two real channels each, in a frame that turns with their phases.
+        """Lay out complex numbers as two real channels, in a frame that turns with their phases.
 
         Of x_t = α_t e^{iω_t} x_{t−1} + b_t the memory A_t = e^{−iΩ_t} x_t, Ω_t the sum of the ω,
         is A_t = α_t A_{t−1} + e^{−iΩ_t} b_t: its parts never meet.
@@ -195,7 +195,7 @@ class Given:
         return found
 
     def _angles(self, phase: Tensor, carried: Tensor) -> tuple[Tensor, Tensor]:
-        """The angles at each token and at the end."""
+        """Return the angles at each token and at the end, from 0 to 2π."""
         if self.documents is not None:
             turns, last = self.documents.sums(phase.double(), carried.double())
         else:
@@ -206,7 +206,7 @@ class Given:
         return found[0], found[1]
 
     def _folded(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
-        """A diagonal memory's channels as heads of size one."""
+        """Lay out a diagonal memory's channels as heads of size one."""
         if not self.signature.diagonal:
             return rows
         vectors = ("q", "k", "v", "angle", *self.signature.keys)
@@ -222,7 +222,7 @@ class Given:
 
 
 def turned(x: Tensor, angle: Tensor) -> Tensor:
-    """e^{i·angle} x of complex numbers by their parts: [B, T, (n,) H, 2d] by [B, T, H, d]."""
+    """Compute e^{i·angle} x of complex numbers by parts: [B, T, (n,) H, 2d] by [B, T, H, d]."""
     if x.ndim > angle.ndim:
         angle = angle[:, :, None]
     real, imaginary = x.chunk(2, -1)
@@ -231,6 +231,6 @@ def turned(x: Tensor, angle: Tensor) -> Tensor:
 
 
 def _real(x: Tensor) -> Tensor:
-    """What states are like: float32 beside arguments of 16 bits."""
+    """Return x or, in place of one of 16 bits, a tensor of float32: what states are like."""
     short = x.dtype in (torch.float16, torch.bfloat16)
     return torch.empty(x.shape, dtype=torch.float32, device=x.device) if short else x

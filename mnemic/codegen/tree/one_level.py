@@ -50,13 +50,13 @@ class Level:
 
 
 def plans(rule: Levels) -> Level:
-    """Rule → the plans of its levels."""
+    """Return the plans of a rule's levels."""
     found, weights = own(rule)
     return Level(found, token(rule), chunk(rule), weights)
 
 
 def own(rule: Levels) -> tuple[Plan, str]:
-    """What the rows of an aligned chunk read of each other, and λ."""
+    """Plan what the rows of an aligned chunk read of each other; return λ beside the plan."""
     b = BuilderOf(rule, ("t",))
     p, query = _begun(b)
     weights = weights_of(b)
@@ -66,7 +66,7 @@ def own(rule: Levels) -> tuple[Plan, str]:
 
 
 def token(rule: Levels) -> Plan:
-    """One level's token."""
+    """Return the plan of one level's token."""
     b = BuilderOf(rule, ())
     b.declare_vectors()
     state = b.plan.given("W", MATRIX, state=True)
@@ -81,7 +81,7 @@ def token(rule: Levels) -> Plan:
 
 
 def chunk(rule: Levels) -> Plan:
-    """One level's chunk, in which flags are the same at every row."""
+    """Return the plan of one level's chunk, in which flags are the same at every row."""
     p, query = _begun(BuilderOf(rule, ("t",)), "W")
     b, state = p.b, p.m.memory
     flags = {name: b.plan.given(name, ("t",)) for name in (KEEPS, WRITES, SEEN)}
@@ -107,7 +107,7 @@ def _begun(b: Builder, state: str = "") -> tuple[Chunk, str]:
 
 
 def _passed(p: Chunk, inside: Inside, begun: str) -> str:
-    """The memory behind the chunk's transition."""
+    """Plan the memory behind the chunk's transition."""
     b = p.b
     over = replace(p, m=alone(b.rule, begun))
     reached = decay_to_end(over, p.c.reach, begun, "W_kept")

@@ -38,7 +38,7 @@ ONE, TWO = sp.Symbol("x_", real=True), sp.Symbol("y_", real=True)
 
 
 def weights_of(b: BuilderOf[Levels]) -> str:
-    """λ, a number for each level."""
+    """Return λ, a number for each level."""
     weights = b.row_map("level_weight", b.rule.problem.value("levels"))
     if "l" in b.plan.axes(weights):
         return weights
@@ -49,7 +49,7 @@ def weights_of(b: BuilderOf[Levels]) -> str:
 
 
 def recurrent(rule: Levels) -> Plan:
-    """The plan of one token."""
+    """Return the plan of one token."""
     b = BuilderOf(rule, ())
     b.declare_vectors()
     memory = b.plan.given("W", LEVELS, state=True)
@@ -65,7 +65,7 @@ def recurrent(rule: Levels) -> Plan:
 
 
 def reading(rule: Levels) -> Plan:
-    """The plan of a query that is read without a write: the buckets as they stand."""
+    """Return the plan of a query that is read without a write: the buckets as they stand."""
     b = BuilderOf(rule, ())
     query = b.featured("q")
     memory = b.plan.given("W", LEVELS, state=True)
@@ -75,7 +75,7 @@ def reading(rule: Levels) -> Plan:
 
 
 def transition(b: Builder, memory: str, roles: dict[str, str]) -> str:
-    """decay ∘ W_ℓ − gain·η slope (W_ℓ p) rᵀ: the step without its write, of every level or one."""
+    """Plan a step without its write, of one level or all: decay ∘ W_ℓ − gain·η slope (W_ℓ p) rᵀ."""
     rule, lead = b.rule, b.plan.axes(memory)[:-2]
     decay = rule.decay * rule.row_decay
     scaled = decay * ONE
@@ -101,7 +101,7 @@ def transition(b: Builder, memory: str, roles: dict[str, str]) -> str:
 def _with_kappa(
     b: Builder, expr: Any, roles: dict[str, str], rows: tuple[str, ...]
 ) -> dict[str, str]:
-    """Quantities for an expression's coefficients, and for κ = ‖φ(k)‖² where it has it."""
+    """Return quantities for an expression's coefficients, and for κ = ‖φ(k)‖² if it has it."""
     found = b.coefficients(expr)
     if expr.has(sym.kappa):
         found["kappa"] = b.call("kappa", rows, "squared_norm", roles["predict"])
@@ -109,7 +109,7 @@ def _with_kappa(
 
 
 def write(b: Builder, roles: dict[str, str]) -> str:
-    """What the step adds to a memory of zero."""
+    """Plan what the step adds to a memory of zero."""
     rule = b.rule
     written = b.error(rule.error.offset, None, roles["value"], roles["predict"], "written",
                       -b.rate * rule.gain)  # fmt: skip
@@ -123,7 +123,7 @@ def _move(b: Builder, memory: str, kept: str, new: str) -> None:
 
 
 def _ends(b: Builder) -> str:
-    """The tokens of the document when a token, or a chunk, is done."""
+    """Return the tokens of the document when a token, or a chunk, is done."""
     return "ends" if "ends" in b.plan.graph else b.plan.given("ends", ())
 
 
@@ -145,7 +145,7 @@ class Inside:
 
 
 def chunk(rule: Levels) -> Plan:
-    """The plan of one chunk, a power of two of rows that its position divides."""
+    """Return the plan of one chunk, whose rows are a power of two that divides its position."""
     b = BuilderOf(rule, ("t",))
     b.declare_vectors()
     memory = b.plan.given("W", LEVELS, state=True)
@@ -160,7 +160,7 @@ def chunk(rule: Levels) -> Plan:
 
 
 def inside_of(p: Chunk, query: str) -> Inside:
-    """The plain rule in a chunk."""
+    """Plan the rule in a chunk, as if all tokens were in one bucket."""
     return _additive(p, query) if p.b.rule.error.constant else _affine(p, query)
 
 
@@ -179,7 +179,7 @@ def _additive(p: Chunk, query: str) -> Inside:
 
 
 def _affine(p: Chunk, query: str) -> Inside:
-    """Erased rows solve (I + D L) x = −D ŷ, ŷ being what the state and the written rows give."""
+    """Solve (I + D L) x = −D ŷ for erased rows, ŷ of the state and of the written rows."""
     b, c, roles = p.b, p.c, p.roles
     erases = c.scores(b, query, roles["erase"], "memory", before=False)
     inverse = inverse_of(p, mixing_of(p, roles["predict"], roles["erase"], "memory"))
@@ -197,7 +197,7 @@ def _affine(p: Chunk, query: str) -> Inside:
 
 
 def _split_keys(p: Chunk, query: str, erases: str, inverse: str, inside: Inside) -> Inside:
-    """Written and erased rows under keys of their own."""
+    """Plan written and erased rows under keys of their own."""
     b, c, roles = p.b, p.c, p.roles
     writes = c.scores(b, query, roles["write"], "memory", before=False)
     mixing = mixing_of(p, roles["predict"], roles["write"], "memory")
@@ -214,14 +214,14 @@ def _split_keys(p: Chunk, query: str, erases: str, inverse: str, inside: Inside)
 
 
 def _steep(p: Chunk, name: str, rows: str) -> str:
-    """η slope ∘ rows."""
+    """Plan η slope ∘ rows."""
     factor = -step_factor(p.b) * p.b.rule.error.slope
     env: dict[str, Any] = {"x_": rows, **_with_kappa(p.b, factor, p.roles, ("t",))}
     return p.b.map(name, factor * ONE, env)
 
 
 def own_read(p: Chunk, inside: Inside, weights: str) -> str:
-    """What a chunk's rows read of each other: ((P ∘ λ) w)_t."""
+    """Plan what a chunk's rows read of each other: ((P ∘ λ) w)_t."""
     b, c = p.b, p.c
     mask = b.call("level_mask", ("t", "s"), "level_mask", weights, equation="readout")
     env = {"x_": (inside.attends, ("t", "s")), "y_": mask}
@@ -243,7 +243,7 @@ def _read(p: Chunk, inside: Inside, weights: str) -> str:
 
 
 def _passed(p: Chunk, inside: Inside) -> str:
-    """Every bucket behind the chunk's transition."""
+    """Plan every bucket behind the chunk's transition."""
     b, memory = p.b, p.m.memory
     reached_end = decay_to_end(p, p.c.reach, memory, "W_kept")
     if inside.erasing is None:
@@ -255,7 +255,7 @@ def _passed(p: Chunk, inside: Inside) -> str:
 
 
 def new_of(p: Chunk, inside: Inside) -> str:
-    """What the chunk wrote, as its end sees it."""
+    """Plan what the chunk wrote, as its end sees it."""
     b = p.b
     parts = [
         b.product(f"W_new{i or ''}", MATRIX, *remaining(p, source), flip_left=True, equation="dual")
