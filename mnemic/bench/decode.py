@@ -47,7 +47,7 @@ class Decoding:
 
 
 def run(compiled: Compiled, contexts: tuple[int, ...] = CONTEXTS) -> Decoding:
-    """Measure a spec; float32, one token a call.
+    """Measure decoding with a spec after each context, in float32, one token a call.
 
     Raises:
         EnvironmentFailed: this Python came without its sources.

@@ -17,7 +17,7 @@ class OutOfMemory(EnvironmentFailed):
 
 
 def python(*arguments: str, environment: Mapping[str, str] | None = None) -> str:
-    """Run this Python on one thread; its standard output.
+    """Run this Python on one thread, and return its standard output.
 
     Raises:
         OutOfMemory: there was no memory for it, or it was killed.

@@ -52,7 +52,7 @@ class Recalled:
 
 
 def run(compiled: Compiled, chunks: int = CHUNKS, dim: int = DIM, seeds: int = SEEDS) -> Recalled:
-    """Measure a spec; one head of ``dim`` channels, in float64, the mean of some draws."""
+    """Measure a spec's recall by chunk: a head of ``dim`` channels, float64, mean of draws."""
     own = compiled.operator.signature.anchor
     tokens = own * -(-LEAST // own)
     chunks = compiled.operator.signature.at_most(chunks * tokens) // tokens

@@ -91,7 +91,7 @@ def _bound(run: Run, arguments: dict[str, Tensor]) -> Callable[[], object]:
 
 
 def demand_agreement(outs: dict[str, Tensor]) -> None:
-    """Refuse to time things that compute something else.
+    """Refuse to time runs whose outputs differ.
 
     Raises:
         CheckFailed: two outputs differ.

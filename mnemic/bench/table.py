@@ -56,7 +56,7 @@ def page(folder: Path) -> str:
     """Return the page of the results in a folder.
 
     Raises:
-        UsageError: none of them is there, or one is something else.
+        UsageError: the folder has no results, or a file that is something else.
     """
     paths = sorted(folder.glob("*.json"), key=lambda path: path.stem)
     files = [(path.name, load(path)) for path in paths if not _elsewhere(path)]

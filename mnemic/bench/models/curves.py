@@ -64,7 +64,7 @@ class Lesson:
 
 
 def run(name: str, seed: int, lesson: Lesson) -> dict[str, Any]:
-    """Learn in a process of its own; see `learn`."""
+    """Teach a model in a process of its own, and return its curve; see `learn`."""
     told = json.dumps({"name": name, "seed": seed, "lesson": asdict(lesson)})
     found: dict[str, Any] = json.loads(python("-m", __name__, told).splitlines()[-1])
     return found

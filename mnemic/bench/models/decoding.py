@@ -27,7 +27,7 @@ STATIC: Final = f"{TRANSFORMER}, static cache"
 
 
 def run(name: str, longest: int = CONTEXTS[-1]) -> dict[str, Any]:
-    """Measure in a process of its own; see `measure`."""
+    """Measure a model's decoding in a process of its own; see `measure`."""
     return json.loads(python("-m", __name__, name, str(longest)).splitlines()[-1])  # type: ignore[no-any-return]
 
 

@@ -24,7 +24,7 @@ PARTS_AT: Final = 2048
 
 
 def run(name: str, longest: int = LENGTHS[-1]) -> dict[str, Any]:
-    """Measure in a process of its own; see `measure`.
+    """Measure a model's training in a process of its own; see `measure`.
 
     Lengths for which there is not memory enough are left out.
 

@@ -10,7 +10,7 @@ from mnemic.search.space.choices import Answer, Ask, Choice, Choose, Node, resol
 
 
 def by_chance(source: random.Random) -> Ask:
-    """Choose by chance: every option alike; numbers uniform, or log-uniform where asked."""
+    """Return what chooses by chance: options alike, numbers uniform or, if told, log-uniform."""
 
     def ask(_: str, choice: Choice) -> Answer:
         if isinstance(choice, Choose):
@@ -25,7 +25,7 @@ def by_chance(source: random.Random) -> Ask:
 
 
 def by_answers(answers: Mapping[str, Answer]) -> Ask:
-    """Choose as the answers say.
+    """Return what answers each choice as told.
 
     Raises:
         Unanswered: (when called) a choice that is not told.

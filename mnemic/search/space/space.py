@@ -194,7 +194,7 @@ def _one_by_one(root: Branch) -> Iterator[dict[str, Answer]]:
 
 
 def _first(given: Mapping[str, Answer]) -> Ask:
-    """Choose by the given answers, else the first option, or the low end."""
+    """Return what gives the answer told for a choice, else the first option or the low end."""
 
     def ask(name: str, choice: Choice) -> Answer:
         plain = choice.low if isinstance(choice, Range) else choice.labels[0]

@@ -93,7 +93,7 @@ class Run:
 
 
 def run(job: Job, folder: Path, seconds: float = math.inf) -> Run:
-    """Do the run, or read what it left; a checkpoint of it is gone on from.
+    """Do a training run, or read what it left; go on from its checkpoint if there is one.
 
     Raises:
         TooLong: by its first steps it would train for more than ``seconds``.

@@ -162,7 +162,7 @@ class _Trial:
         return seen
 
     def known_before(self, identity: str) -> None:
-        """End where the same rule was done before: what is stored is returned."""
+        """Raise Ended where the same rule was done before; copy what was found to this trial."""
         others = (r for r in self.search.records() if r.number < self.trial.number)
         same = next((r for r in others if r.identity == identity and self.settled(r)), None)
         if same is None:
@@ -180,7 +180,7 @@ class _Trial:
         return other.kind in (FINISHED, STOPPED, COSTLY, FAILED)
 
     def within_budget(self, seen: Mapping[str, Any]) -> None:
-        """End where a cost is above its bound; the sampler learns by how much."""
+        """Raise Ended where a cost is above its bound; the sampler learns by how much."""
         over = self.constrain(seen)
         if over:
             raise Ended(End(COSTLY, "; ".join(over)))
