@@ -292,7 +292,11 @@ def _retained(problem: Problem, rate: Any) -> retention.Retained:
             generator, sp.Integer(0), rate, leader=True, constraint=("none", 1, "all")
         )
     penalty = sp.Integer(0) if problem.penalty == 0 else problem.penalty
-    return retention.bregman(generator, penalty, rate, leader=leader, constraint=problem.constraint)
+    ranges = ranges_of(problem.scalars)
+    positive = frozenset(s for s, values in ranges.items() if values and min(values) > 0)
+    return retention.bregman(
+        generator, penalty, rate, leader=leader, constraint=problem.constraint, positive=positive
+    )
 
 
 def _check_coefficients(problem: Problem) -> None:

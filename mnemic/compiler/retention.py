@@ -119,10 +119,14 @@ class Retained:
 
 
 def bregman(
-    generator: Any, penalty: Any, rate: Any, *, leader: bool, constraint: tuple[str, Any, str]
-) -> Retained:
-    """Solve the stationarity of a Bregman retention with a separable global term."""
-    mirror = tidy(sp.diff(generator, sym.w))
+    generator: Any, penalty: Any, rate: Any, *, leader: bool, constraint: tuple[str, Any, str],
+    positive: frozenset[Any] = frozenset(),
+) -> Retained:  # fmt: skip
+    """Solve the stationarity of a Bregman retention with a separable global term.
+
+    ``positive`` are coefficients that are above 0, by which ∇R may be a shorter function.
+    """
+    mirror = _shortest(tidy(sp.diff(generator, sym.w)), positive)
     domain = find_domain(generator + penalty, nonnegative=constraint[0] == "simplex")
     weight = sp.Integer(1) if leader else rate
     whole = mirror + weight * tidy(sp.diff(penalty, sym.w))
@@ -148,6 +152,23 @@ def bregman(
     link = constrained(alone, kind)
     steps += [("dual", sp.Eq(sp.Symbol("dual"), ratio * sym.a + shift)), ("link", link.expr)]
     return Retained("dual", ratio, ratio, link, mirror, tuple(steps), bounded)
+
+
+def _shortest(mirror: Any, positive: frozenset[Any]) -> Any:
+    """∇R, or what it is for coefficients above 0 where that is shorter: roots of squares end there.
+
+    >>> b = sp.Symbol("b", real=True)
+    >>> size = sp.sqrt(b**2 + sym.w**2)
+    >>> root = sym.w / (b * sp.sqrt(1 + sym.w**2 / b**2))
+    >>> _shortest(sp.asinh(sym.w / b) + root - sym.w / size, frozenset({b}))
+    asinh(w/b)
+    """
+    own = {s: sp.Symbol(f"{s.name}_", positive=True) for s in positive & mirror.free_symbols}
+    rooted = any(not node.exp.is_integer for node in mirror.atoms(sp.Pow))
+    if not own or not rooted:
+        return mirror
+    found = simplified(mirror.subs(own)).subs({held: s for s, held in own.items()})
+    return found if sp.count_ops(found) < sp.count_ops(mirror) else mirror
 
 
 def _check_mirror(mirror: Any, domain: tuple[Any, Any]) -> None:

@@ -39,6 +39,8 @@ def test_hypentropy_is_a_loop_of_its_equation() -> None:
     """A ← A − η∇ℓ, W = b sinh(A) (Ghai, Hazan and Singer 2020), with a gradient to b."""
     x, b = given(), torch.full((1,), 0.7, dtype=torch.float64)
     rule = mnemic.compile(spec(local={"bregman": HYPENTROPY}))
+    found = rule.rule.retained.link.expr
+    assert str(found) == "b*sinh(a)"  # ∇R = asinh(w/b) for the b > 0 that its activation gives
     leaves = [z.requires_grad_() for z in (*x.values(), b)]
     dual, outs = torch.zeros(2, 3, 4, dtype=torch.float64), []
     for t in range(6):
