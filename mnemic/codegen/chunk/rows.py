@@ -67,7 +67,7 @@ def _with_state(
 
 
 def dual_rows_through_o(p: Chunk, source: Source) -> str:
-    """Return A after every row, with O at every row."""
+    """Return A after every row, where the step of each row goes through O."""
     b, c, m = p.b, p.c, p.m
     apart = b.rule.applied.elementwise
     steps = averages.of_chunk(p, m, source) if apart else _step_rows(p, source)

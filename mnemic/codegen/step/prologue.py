@@ -26,7 +26,7 @@ UNTOLD = {
     "angle": "a complex decay, whose angle adds up from token to token",
     "ends": "a tree of levels, which are read by the token's number",
 }
-"""Why a token's kernel has no such argument."""
+"""By argument: why a token's kernel cannot have it."""
 
 MOST_STEPS = 8
 """Steps a token, written out one after another."""
@@ -45,7 +45,7 @@ class Whole:
     window: dict[tuple[str, int], tuple[str, ...]] = field(default_factory=dict)
     """By vector and step: its channels at each tap, the oldest first."""
     queries: frozenset[str] = frozenset()
-    """What is given of the query."""
+    """The names of what is given of the query."""
     tails: dict[str, str] = field(default_factory=dict)
     """By carried tail: the window that it is made of."""
 

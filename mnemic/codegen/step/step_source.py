@@ -53,7 +53,7 @@ class Stepped:
 
     @property
     def attribute(self) -> str:
-        """The lines of the layer that say so."""
+        """The lines of the layer that import its step, or say why it has none."""
         return f"    no_step = {self.missing!r}" if self.missing else IMPORTED
 
 
@@ -96,8 +96,7 @@ def _laid(found: Whole, window: int) -> Layout:
 def _data(
     drawn: Drawn, *, products: bool, along: swept_step.Stepped | None = None, twin: bool = False
 ) -> str:  # fmt: skip
-    """Write what the kernel takes (or that which goes ``along`` memories), as data of the
-    module."""
+    """Write what the kernel takes (or its twin ``along`` memories), as data of the module."""
     lay = drawn.lay
     lines = [
         f"{'SWEPT' if along else 'STEP'} = Step(",

@@ -27,8 +27,8 @@ from mnemic.codegen.tiled.schedule import Order
 
 @dataclass(frozen=True)
 class Forward(swept.Forward):
-    """The lines of such a kernel: what begins stands at ``start_…``, what ends at ``end_…``, which
-    may be the same place."""
+    """The lines of a token's kernel that goes along memories: what begins stands at ``start_…``,
+    what ends at ``end_…``, which may be the same place."""
 
     drawn: Drawn
 

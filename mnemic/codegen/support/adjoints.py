@@ -279,7 +279,7 @@ def kept_rows(x: Tensor, kept: Tensor, *, rows: int) -> Tensor:
 
 
 def rows_before(x: Tensor, kept: Tensor, rows: Tensor) -> Tensor:
-    """Return the kept part before a chunk's: [M, n′ + C, …], [M, n, …], [M, C, …] → [M, n, …]."""
+    """Return the kept part before new rows: [M, n′ + C, …], [M, n, …], [M, C, …] → [M, n, …]."""
     return kept_rows(x, kept, rows=rows.shape[1])
 
 

@@ -17,7 +17,7 @@ PRODUCTS = {True: 1_024, False: 512}
 """Multiplications and additions a cycle of a program, with warp groups and without."""
 
 PRODUCT = {True: 250, False: 500}
-"""Cycles that a product takes beside those: its operands, barriers, its result."""
+"""Cycles that a product takes beside its multiplications: its operands, barriers, its result."""
 
 SOLVED = 100
 """Cycles for each row of a function that takes products one after another."""

@@ -9,7 +9,7 @@ from torch import Tensor
 from .transforms import transformed
 
 ENTRIES = 2**18
-"""Of the largest tensor that a call may make: 1 MiB in float32."""
+"""Entries of the largest tensor that a call may make: 1 MiB in float32."""
 
 Found = Tensor | tuple[Tensor, ...]
 Function = Callable[..., Found]

@@ -68,7 +68,7 @@ class Call(Protocol):
         """Run documents packed one after another, each with a state of its own."""
 
     def batch(self, vectors: dict[str, Tensor], state: States) -> tuple[Tensor, States]:
-        """Run a plain batch."""
+        """Run a plain batch, each row of it from a state of its own."""
 
 
 def parameters(form: Callable[..., object]) -> tuple[str, ...]:

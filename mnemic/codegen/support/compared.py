@@ -41,7 +41,7 @@ PRODUCTS = {torch.float32: 4e-6, torch.bfloat16: 8e-3, torch.float16: 1e-3}
 TF32 products)."""
 
 COARSER = {torch.bfloat16: 2.0**16, torch.float16: 2.0**13}
-"""2^(24 − p)."""
+"""2^(24 − p), p the bits of its significand: how much coarser than float32 it rounds."""
 
 HOPELESS = 0.05
 """Error of the recurrence itself in a dtype beyond which there is nothing to compare with."""

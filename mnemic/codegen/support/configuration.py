@@ -31,8 +31,8 @@ REGISTERS, FILE = 255, 65_536
 """Registers of a thread, and of a multiprocessor."""
 
 SPARING = "--register-usage-level 0"
-"""To NVIDIA's assembler: from 0, no optimisation that costs registers, to 10; 5 if it is told
-nothing."""
+"""An option of NVIDIA's assembler: from 0, no optimisation that costs registers, to 10; 5 if it is
+told nothing."""
 
 TOKENS = 180
 BUDGET = {False: 110, True: 150}
@@ -48,7 +48,7 @@ PRODUCTS = 512
 """Multiplications and additions a cycle and multiprocessor, a quarter of its peak in 16 bits."""
 
 BYTES = 15
-"""A cycle and multiprocessor, from the device's memory."""
+"""Bytes a cycle and multiprocessor, from the device's memory."""
 
 TALL = 64
 """Rows and columns of a product below which tensor cores are not filled."""

@@ -32,7 +32,7 @@ class Tile:
 
 
 class Gradient(Protocol):
-    """What a divided gradient does: see ``divided_gradient``."""
+    """What a gradient in several kernels does: see ``divided_gradient``."""
 
     @property
     def body(self) -> Body:
@@ -145,7 +145,7 @@ def empty(launch: "Launch", tile: Tile) -> Tensor:
 
 
 def type_of(launch: "Launch", tile: Tile) -> torch.dtype:
-    """Return the type in which a tile is stored: ``rounded`` ones in bfloat16 beside such rows."""
+    """Return a tile's type: bfloat16 of a ``rounded`` one beside such rows, else 32 or 64 bits."""
     own = launch.rows[0].dtype
     short = tile.rounded and own == torch.bfloat16
     return own if short or own == torch.float64 else torch.float32

@@ -25,11 +25,11 @@ BLOCK, STAGES = 2_048, 2
 how many such blocks loads are begun: what is summed over values is held beside a block of them."""
 
 HELD = 512
-"""Numbers of such sums a thread, twice what registers hold, from which on a program has twice the
-warps, whatever it spills."""
+"""Numbers of sums over values a thread, twice what registers hold, from which on a program has
+twice the warps, whatever it spills."""
 
 MOST_WARPS = 8
-"""Of a program."""
+"""Warps of a program at most."""
 
 
 @dataclass(frozen=True)

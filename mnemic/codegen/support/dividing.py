@@ -33,18 +33,18 @@ SPARE = 8_192
 """Bytes of shared memory that a scan leaves, since what it takes is counted roughly."""
 
 BYTES = 15
-"""A cycle and multiprocessor, from the device's memory."""
+"""Bytes a cycle and multiprocessor, from the device's memory."""
 
 SHOWN = 0.1
 """How much of what happens meanwhile is not hidden, so that of two ways with as many bytes the one
 with less work is taken."""
 
 WARPS = 4
-"""Of each of the kernels: a warp group."""
+"""Warps of each of the kernels: a warp group."""
 
 STAGES, SOONER = (2, 3), 0.8
-"""Of a scan, whose loads begin a turn before, or two, where shared memory holds them; and the share
-of a turn's cycles that is left then."""
+"""Stages of a scan, whose loads begin a turn before, or two, where shared memory holds them; and
+the share of a turn's cycles that is left then."""
 
 
 PARALLEL = (0, WARPS, 2 * WARPS)
@@ -158,8 +158,8 @@ class Count:
         return sum(self.bytes(("C", *rows[name])) for name in names if name in rows)
 
     def parallel(self, body: Body, moved: int, *, started: bool) -> float:
-        """Count the cycles of a kernel that takes chunks in parallel, with all channels; and to its
-        start, where one kernel has none."""
+        """Count the cycles of a kernel that takes chunks in parallel, with all channels; where it
+        is ``started`` in addition, with those of that start."""
         whole = self.length | {size: power_of_two(n) for size, n in self.sizes.items()}
         programs = self.work.memories * self.chunks
         cycles = _waves(programs, self.device, 2) * body.cycles(whole, pipelined=False)
