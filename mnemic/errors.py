@@ -35,7 +35,7 @@ class Issue:
 
 
 def format_issue(issue: Issue) -> str:
-    """The issue as one line.
+    """Write an issue as one line.
 
     >>> print(format_issue(Issue("", "x.yaml:3:10 bias.kind", "l3", ("l1", "l2"), "l2")))
     x.yaml:3:10: bias.kind: read 'l3', allowed: l1, l2; did you mean 'l2'?
@@ -49,7 +49,7 @@ def format_issue(issue: Issue) -> str:
 
 
 def nearest(word: str, allowed: Collection[str]) -> str | None:
-    """The allowed word most like ``word``, or None where none is like it.
+    """Return the allowed word most like ``word``, or None where none is like it.
 
     >>> nearest("hubber", ["dot", "l2", "huber"])
     'huber'
@@ -72,7 +72,7 @@ class MnemicError(Exception):
     exit_code: ClassVar[int] = 1
 
     def to_json(self) -> dict[str, Any]:
-        """The error as plain data: ``error``, ``exit_code``, ``message``."""
+        """Return the error as plain data: ``error``, ``exit_code``, ``message``."""
         return {
             "error": type(self).__name__,
             "exit_code": self.exit_code,
@@ -99,7 +99,7 @@ class InvalidSpec(MnemicError):
         return "\n".join(map(format_issue, self.issues))
 
     def to_json(self) -> dict[str, Any]:
-        """As for every error, and ``issues``: one dictionary each."""
+        """Return ``error``, ``exit_code``, ``message`` and ``issues``, one dictionary each."""
         issues = [{**asdict(issue), "allowed": list(issue.allowed)} for issue in self.issues]
         return {**super().to_json(), "issues": issues}
 
@@ -121,7 +121,7 @@ R = TypeVar("R")
 
 
 def named_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, which refuses an argument of another name with the names that it has.
+    """Make a function refuse an argument of another name, with the names that it has.
 
     Raises UsageError in the call.
     """
@@ -140,5 +140,5 @@ def named_arguments(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _quoted(text: str) -> str:
-    """The text in quotes, on one line and not too long."""
+    """Put a text in quotes, on one line and not too long."""
     return repr(text if len(text) <= _LONGEST_READ else text[: _LONGEST_READ - 3] + "...")

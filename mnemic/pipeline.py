@@ -70,7 +70,7 @@ class Compiled:
         return self.operator(*args, **kwargs)
 
     def layer(self, dim: int, *others: Any, **options: Any) -> Any:
-        """An ``nn.Module`` on ``[B, T, dim]`` around the operator, as the spec's block says.
+        """Make an ``nn.Module`` on ``[B, T, dim]`` around the operator, as the spec's block says.
 
         ``options`` are the layer's, by name: heads, key_dim, value_dim. Raises ``ValueError`` for
         what is given without its name, or by another one.
@@ -94,13 +94,13 @@ class Compiled:
 
 
 def read(source: Source) -> Spec:
-    """A spec from a path, a name, a mapping or itself."""
+    """Read a spec from a path, a name, a mapping or itself."""
     return source if isinstance(source, Spec) else load(source)
 
 
 @named_arguments
 def derive(source: Source) -> "Rule":
-    """Spec → Problem → Rule."""
+    """Derive the rule of a spec: Spec → Problem → Rule."""
     from mnemic.compiler.derive import derive_spec
 
     spec = read(source)
@@ -110,7 +110,7 @@ def derive(source: Source) -> "Rule":
 
 @contextmanager
 def placed(spec: Spec, source: Source) -> Iterator[None]:
-    """What is refused of a spec within is told at its place in the text that it was read from."""
+    """Tell what is refused of a spec within at its place in the text that it was read from."""
     try:
         yield
     except InvalidSpec as refusal:
@@ -123,7 +123,7 @@ def placed(spec: Spec, source: Source) -> Iterator[None]:
 def compile(
     source: Source, out: str | PathLike[str] | None = None, *, tools: bool = True
 ) -> Compiled:  # fmt: skip
-    """Spec → Problem → Rule → Plans → source → a folder that runs.
+    """Compile a spec to a folder that runs: Spec → Problem → Rule → Plans → source.
 
     Without ``out`` the folder lies in the cache, with mnemic's whole support package; the folder
     ``out`` is fit to publish: flat, and with what this spec needs of that package; without
@@ -143,14 +143,14 @@ def compile(
 
 
 def _cached(spec: Spec) -> tuple[str, Callable[[], dict[str, str]]]:
-    """The name of a spec's folder in the cache, and what makes its files."""
+    """Return the name of a spec's folder in the cache, and what makes its files."""
     return spec_hash(spec, labels=True), partial(files, spec)
 
 
 def restored(
     spec: Mapping[str, Any], folder: str, digest: str | None, whole: bool, version: str
 ) -> Compiled:
-    """A compiled spec out of a pickle: its folder, where it is here as it was, or compiled anew.
+    """Restore a compiled spec from a pickle: its folder, if it is here as it was, or compiled anew.
 
     Warns where another version of mnemic wrote other code. Raises ``EnvironmentFailed`` where the
     code had been changed by hand, so that the spec does not tell it, and is not here.
@@ -173,7 +173,7 @@ def restored(
 
 
 def _digests(found: Compiled) -> Iterator[str]:
-    """The digests of what is published of a spec in the cache."""
+    """Yield the digests of what is published of a spec in the cache."""
     from mnemic.codegen import package
 
     for tools in (True, False):
@@ -189,7 +189,7 @@ def published_files(spec: Spec, *, tools: bool = True) -> Mapping[str, str]:
 
 
 def files(spec: Spec) -> dict[str, str]:
-    """Everything that a compiled folder holds, by name."""
+    """Return everything that a compiled folder holds, by name."""
     from mnemic.codegen.files import compiled_files
 
     rule = derive(spec)  # Spec -> Problem -> Rule
@@ -200,7 +200,7 @@ def files(spec: Spec) -> dict[str, str]:
 
 @named_arguments
 def diff(a: Source, b: Source) -> "Difference":
-    """What tells two rules apart, and whether one is the other."""
+    """Compare two rules: what tells them apart, and whether one is the other."""
     from mnemic.compiler.compare.diff import diff as compare
 
     return compare(derive(a), derive(b))

@@ -155,7 +155,7 @@ def bregman(
 
 
 def _shortest(mirror: Any, positive: frozenset[Any]) -> Any:
-    """∇R, or what it is for coefficients above 0 where that is shorter: roots of squares end there.
+    """Return ∇R, or where it is shorter what it is for coefficients above 0: roots of squares end.
 
     >>> b = sp.Symbol("b", real=True)
     >>> size = sp.sqrt(b**2 + sym.w**2)
