@@ -124,6 +124,17 @@ def test_misspelt_arguments_are_told_with_the_nearest() -> None:
         assert str(caught.value) == told
 
 
+def test_a_coefficient_of_each_step_tells_its_shape() -> None:
+    rule = mnemic.compile({"mnemic": 1, "name": "steps", "bias": "l2", "retention": {
+        "decay": "token"}, "optimizer": {"rate": "token", "micro_steps": 2}})  # fmt: skip
+    assert str(rule.coefficients["eta"]).startswith("eta [B, T, n, H]: ")
+    assert str(rule.coefficients["log_alpha"]).startswith("log_alpha [B, T, H]: ")
+    q, k = torch.zeros(1, 3, 1, 4), torch.zeros(1, 3, 2, 1, 4)
+    rule(q, k, k, eta=k[..., 0], log_alpha=q[..., 0])
+    with pytest.raises(ValueError, match=r"eta: read shape \[1, 3, 1\], expected \[1, 3, 2, 1\]"):
+        rule(q, k, k, eta=q[..., 0], log_alpha=q[..., 0])
+
+
 def test_arguments_by_place_that_go_by_name_are_told() -> None:
     """A state behind x was once a bare TypeError of Python's."""
     rule, x = mnemic.compile("gated-deltanet"), torch.zeros(1, 2, 16)

@@ -12,7 +12,8 @@ Axes = str
 
 @dataclass(frozen=True)
 class Coefficient(Pickled):
-    """One argument of the operator: its name, meaning, shape after [B, T, H], and range."""
+    """One argument of the operator: its name, meaning, shape after [B, T, H] (after [B, T, n, H]
+    where each of n steps a token has its own), and range."""
 
     name: str
     meaning: str
@@ -39,7 +40,8 @@ class Coefficient(Pickled):
         last = {"": "", "k": ", d_k", "K": ", D", "v": ", d_v", "c": ", c", "s": ", m", "l": ", L"}[
             self.axes
         ]
-        shape = f"[B, T, H{last}]"
+        steps = ", n" if self.micro else ""
+        shape = f"[B, T{steps}, H{last}]"
         ends = "(" if self.above else "[", ")" if self.below else "]"
         span = f"{ends[0]}{self.low:g}, {self.high:g}{ends[1]}"
         return f"{self.name} {shape}: {self.meaning}, in {span}"
