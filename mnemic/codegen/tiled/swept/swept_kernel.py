@@ -159,7 +159,7 @@ class Forward(Printer):
         plan, found = self.lay.plan, Moves()
         for state in self.held()[size]:
             following = plan.following.get(state.name, state.name)
-            own = found.setdefault(state.name, (set(), []))
+            own = found.setdefault(state.name, (set(), list(self.stays(state))))
             if following != state.name:
                 own[0].add(following)
                 own[1].append(self._store(state, following))
@@ -170,6 +170,11 @@ class Forward(Printer):
                     own[1].extend([f"if {self.closes(every)}:", *wait])
                     own[1].append(f"    {self._store(state, moves[state.name])}")
         return {name: own for name, own in found.items() if own[1]}
+
+    def stays(self, state: Held) -> Iterator[str]:
+        """Yield the lines that put in place a memory that a chunk leaves as it is: none, since it
+        is there; a step, whose next memories lie elsewhere, copies it."""
+        yield from ()
 
     def _store(self, state: Held, value: str) -> str:
         return kernel.store_state(state, *self.home(state.name), value)
