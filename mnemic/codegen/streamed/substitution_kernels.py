@@ -21,20 +21,16 @@ from mnemic.codegen.streamed.streamed_kernel import (
 from mnemic.codegen.streamed.substitution import Divided, DividedGradient
 from mnemic.codegen.tiled.data import held_of, listed
 
-EARLIER_DOC = "What pairs before a part of the chunks give to the sums of its rows: sums begun."
-MAKING_DOC = "The pairs of a part of the chunks, one after the other, from sums that were begun."
-READING_DOC = "The output, a program a chunk: arguments [B, R, H, ...], all pairs [M, n, ...]."
-SUMS_DOC = "What the gradient of made pairs reads that sums over the pairs before a chunk."
-BACK_DOC = (
-    "The gradient of a part's own pairs, from the last chunk to the first: d of pairs, tiles."
-)
-BACK_EARLIER_DOC = "What a part's rows add to the gradient of made pairs before it: the tiles."
-REST_DOC = (
-    "The gradient of rows, d of made pairs being known: arguments, pairs -> gradients, tiles."
-)
-BLOCKS_DOC = "The gradient of the other pairs, a program a block: the same and the tiles."
-READ_DOC = "The gradient of what the output reads: arguments, pairs, d_out -> gradients, tiles."
-READ_BLOCKS_DOC = "The same of pairs, a program a block: the same and the tiles, d of pairs."
+EARLIER_DOC = "Begin the sums of a part's rows with the pairs before the part, a program a chunk."
+MAKING_DOC = "Make the pairs of a part, chunk after chunk, from sums that were begun."
+READING_DOC = "Read all pairs: arguments [B, R, H, ...], pairs [M, n, ...] -> the output."
+SUMS_DOC = "Sum over the pairs before a chunk what the gradient of made pairs reads."
+BACK_DOC = "Add to d of a part's own made pairs what its later rows give, the last chunk first."
+BACK_EARLIER_DOC = "Add a part's rows to d of the made pairs before it, a program a block of pairs."
+REST_DOC = "Give the gradients of rows through the made pairs, of which d is known."
+BLOCKS_DOC = "Add to d of the other pairs what rows give through made pairs, a program a block."
+READ_DOC = "Give the gradients of what the output reads: arguments, pairs, d_out -> gradients."
+READ_BLOCKS_DOC = "Add to d of all pairs what the output's rows give, a program a block of pairs."
 
 
 class Beginning(Body):
