@@ -29,7 +29,10 @@ Run = Annotated[
                  metavar="DIR"),
 ]  # fmt: skip
 Out = Annotated[
-    Path | None, typer.Option("-o", "--out", help="Write the table to a Markdown file.")
+    Path | None,
+    typer.Option(
+        "-o", "--output", "--out", metavar="FILE", help="Write the table to a Markdown file."
+    ),
 ]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Neighbours that are trained at a time.")]
 Again = Annotated[bool, typer.Option("--again", help="Try once more what failed.")]

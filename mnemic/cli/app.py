@@ -1,6 +1,7 @@
 """The commands, put together."""
 
 import inspect
+import re
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Annotated, Final
@@ -163,10 +164,16 @@ EXTRA: Final[dict[Callable[..., None], str]] = {
 """The extra that a command needs whole."""
 
 
+_MARKUP: Final = re.compile(r"\[(?=[a-z#/@][^[]*?\])")
+"""A bracket that rich would read as the beginning of markup, and leave out."""
+
+
 def _unwrapped(command: Callable[..., None]) -> str:
-    """Return a docstring with each paragraph on one line, for the terminal to wrap."""
+    """Return a docstring with each paragraph on one line, for the terminal to wrap, in which
+    brackets are brackets and no markup."""
     paragraphs = (inspect.getdoc(command) or "").split("\n\n")
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    whole = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    return _MARKUP.sub(r"\[", whole)
 
 
 app = typer.Typer(

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 Specs = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[SUITE] SPEC | table FOLDER | page FOLDER",
-        help="What is measured (forms, decode, long, learn, recall; curves, training, decoding) "
-        "and specs (all that compile, or of whole models one of each class, if left out); with "
-        "specs alone forms, with nothing the standard set. Or a folder of results.",
+        metavar="SUITE|SPEC|FOLDER",
+        help="What is measured (forms, decode, long, learn, recall; curves, training, decoding), "
+        "then specs (all that compile, or of whole models one of each class, if left out); with "
+        "specs alone forms, with nothing the standard set. Or table, or page, and a folder of "
+        "results.",
         autocompletion=complete_name,
     ),
 ]
@@ -47,7 +48,9 @@ Out = Annotated[
     Path | None,
     typer.Option(
         "-o",
+        "--output",
         "--out",
+        metavar="FILE",
         help="Keep results in a JSON file, and go on where it ends; for page the Markdown file.",
     ),
 ]
@@ -81,8 +84,8 @@ def bench(
     of their own (needs the extra hf): `curves` trains them on bytes, three seeds each; `training`
     times a pass there and back at 512 to 16384 tokens; `decoding` a token after 1024 to 65536.
 
-    `table` prints what --out kept in a folder as a page of Markdown; `page` writes that of whole
-    models to the file --out, with pictures in a folder images beside it.
+    `table` prints what --output kept in a folder as a page of Markdown; `page` writes that of whole
+    models to the file --output, with pictures in a folder images beside it.
 
     JSON: {"setting", "figures": [{"what", "value", "unit", "goal", "met", "detail"}, ...],
     "notes": [...]}.
@@ -95,7 +98,7 @@ def bench(
     suite = words[0] if words and words[0] in SUITES else ""
     given = {"--length": length, "--steps": steps, "--chunks": chunks}
     if not suite and (any(given.values()) or out or again):
-        raise UsageError(f"{', '.join(given)}, --out, --again go with {', '.join(SUITES)}")
+        raise UsageError(f"{', '.join(given)}, --output, --again go with {', '.join(SUITES)}")
     if any(value and option != COUNTS.get(suite, "--length") for option, value in given.items()):
         raise UsageError(
             "--steps goes with learn and curves, --chunks with recall, --length with the others"
@@ -131,7 +134,7 @@ def _table(folders: tuple[str, ...]) -> None:
     from mnemic.bench import table
 
     if len(folders) != 1:
-        raise UsageError("bench table takes one folder, that of the files that --out made")
+        raise UsageError("bench table takes one folder, that of the files that --output made")
     raw(table.page(Path(folders[0])))
 
 
@@ -141,7 +144,7 @@ def _page(folders: tuple[str, ...], out: Path | None) -> None:
     from mnemic.bench.models import page
 
     if len(folders) != 1 or out is None:
-        raise UsageError("bench page takes one folder of results, and --out, the page's file")
+        raise UsageError("bench page takes one folder of results, and --output, the page's file")
     for path in page.write(Path(folders[0]), out):
         echo(str(path))
 

@@ -12,7 +12,7 @@ from mnemic.cli.output import echo, print_json, raw
 Places = Annotated[
     list[str],
     typer.Argument(
-        metavar="PLACE...",
+        metavar="PLACE",
         help="Folders of leaderboards, ablations or searches, their files, or storages' URLs.",
     ),
 ]
@@ -21,7 +21,13 @@ Study = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option("-o", "--out", help="Write Markdown to this file, and pictures beside it."),
+    typer.Option(
+        "-o",
+        "--output",
+        "--out",
+        metavar="FILE",
+        help="Write Markdown to this file, and pictures beside it.",
+    ),
 ]
 
 

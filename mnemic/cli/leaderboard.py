@@ -24,7 +24,7 @@ SpacePath = Annotated[
 ]
 Specs = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[SPEC]...", help="All packaged ones, if left out.",
+    typer.Argument(metavar="SPEC", help="All packaged ones, if left out.",
                    autocompletion=complete_name),
 ]  # fmt: skip
 Run = Annotated[
@@ -32,7 +32,10 @@ Run = Annotated[
     typer.Option("--run", help="Folder of the runs.", show_default="runs/NAME", metavar="DIR"),
 ]
 Out = Annotated[
-    Path | None, typer.Option("-o", "--out", help="Write the table to a Markdown file.")
+    Path | None,
+    typer.Option(
+        "-o", "--output", "--out", metavar="FILE", help="Write the table to a Markdown file."
+    ),
 ]
 Report = Annotated[
     bool, typer.Option("--report", help="Only write the table of what was measured.")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Spec = Annotated[
     str | None,
     typer.Argument(
-        metavar="[SPEC]",
+        metavar="SPEC",
         help="A YAML file, or a packaged spec's name.",
         autocompletion=complete_name,
     ),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Specs = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[SPEC]...", help="Only these, packaged or your own; all packaged ones "
+    typer.Argument(metavar="SPEC", help="Only these, packaged or your own; all packaged ones "
                    "if left out.", autocompletion=complete_name, show_default=False),
 ]  # fmt: skip
 Output = Annotated[Path, typer.Option("-o", "--output", help="The folder.", metavar="DIR")]

@@ -26,7 +26,7 @@ WRAPPED, NARROWEST = ("title", "rungs", "source"), 24
 Name = Annotated[
     str | None,
     typer.Argument(
-        metavar="[TASK]", help="A task, or a Python file.", autocompletion=complete_any_task
+        metavar="TASK", help="A task, or a Python file.", autocompletion=complete_any_task
     ),
 ]
 Rung = Annotated[

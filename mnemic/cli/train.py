@@ -28,6 +28,9 @@ DEFAULTS: Final[dict[str, dict[str, Any]]] = {
 }
 """Options of a task that differ from those of `mnemic.models.train_options.TrainOptions`."""
 
+OF_TASKS, OF_TEXT = "Options with --task alone", "Options with --data alone"
+"""What stands over the options, in --help, that go with one of the two."""
+
 Source = Annotated[
     str,
     typer.Argument(
@@ -74,60 +77,99 @@ TimeLimit = Annotated[
 ]
 StopAt = Annotated[
     float | None,
-    typer.Option(help="Held-out score at which to stop.", show_default="0.995 for mqar"),
-]
+    typer.Option(
+        help="Held-out score at which to stop.", show_default="0.995 for mqar",
+        rich_help_panel=OF_TASKS,
+    ),
+]  # fmt: skip
 Threads = Annotated[int, typer.Option(help="Threads of torch.")]
 Rung = Annotated[
-    str | None, typer.Option("--rung", help="How hard: a rung of the task (mnemic tasks NAME).")
+    str | None,
+    typer.Option(
+        "--rung", help="How hard: a rung of the task (mnemic tasks NAME).", rich_help_panel=OF_TASKS
+    ),
 ]
 TaskOptions = Annotated[
     list[str] | None,
-    typer.Option("--task-option", metavar="NAME=VALUE", help="An option of the task; repeatable."),
-]
+    typer.Option(
+        "--task-option", metavar="NAME=VALUE", help="An option of the task; repeatable.",
+        rich_help_panel=OF_TASKS,
+    ),
+]  # fmt: skip
 
 HeldOut = Annotated[
     Path | None,
-    typer.Option("--held-out", help="Text to evaluate on, in place of a share.", metavar="PATH"),
+    typer.Option(
+        "--held-out", help="Text to evaluate on, in place of a share.", metavar="PATH",
+        rich_help_panel=OF_TEXT,
+    ),
+]  # fmt: skip
+Column = Annotated[
+    str, typer.Option("--column", help="Of a table, with the text.", rich_help_panel=OF_TEXT)
 ]
-Column = Annotated[str, typer.Option("--column", help="Of a table, with the text.")]
 TokenizerName = Annotated[
     str,
-    typer.Option("--tokenizer", help="bytes, bpe:SIZE to train one, or one that was saved."),
-]
-Length = Annotated[int, typer.Option(help="Tokens of a row of text.")]
+    typer.Option(
+        "--tokenizer", help="bytes, bpe:SIZE to train one, or one that was saved.",
+        rich_help_panel=OF_TEXT,
+    ),
+]  # fmt: skip
+Length = Annotated[int, typer.Option(help="Tokens of a row.", rich_help_panel=OF_TEXT)]
 SizeName = Annotated[
-    str | None, typer.Option("--size", help="Of a model of text: 170M, 340M, 760M or 1.3B.")
+    str | None,
+    typer.Option(
+        "--size", help="Size of the model: 170M, 340M, 760M or 1.3B.", rich_help_panel=OF_TEXT
+    ),
 ]
-Heads = Annotated[int | None, typer.Option(help="Heads of a memory whose spec does not say.")]
-Warmup = Annotated[int, typer.Option(help="Steps to the full rate, on text.")]
+Heads = Annotated[
+    int | None,
+    typer.Option(help="Heads of a memory whose spec does not say.", rich_help_panel=OF_TEXT),
+]
+Warmup = Annotated[int, typer.Option(help="Steps to the full rate.", rich_help_panel=OF_TEXT)]
 OptimizerName = Annotated[
-    str, typer.Option("--optimizer", help="On text: adamw, or muon for matrices.")
+    str,
+    typer.Option("--optimizer", help="adamw, or muon for matrices.", rich_help_panel=OF_TEXT),
 ]
-Accumulate = Annotated[int, typer.Option(help="Passes a step, on text.")]
-Precision = Annotated[str, typer.Option(help="On text: float32 or bfloat16.")]
+Accumulate = Annotated[
+    int,
+    typer.Option(
+        help="Batches whose gradients are added up before each step.", rich_help_panel=OF_TEXT
+    ),
+]
+Precision = Annotated[str, typer.Option(help="float32 or bfloat16.", rich_help_panel=OF_TEXT)]
 Checkpointing = Annotated[
-    bool, typer.Option("--checkpointing", help="Compute activations again to save memory (text).")
+    bool,
+    typer.Option(
+        "--checkpointing", help="Compute activations again to save memory.", rich_help_panel=OF_TEXT
+    ),
 ]
 CompileModel = Annotated[
-    bool, typer.Option("--compile", help="Run the model under torch.compile (text).")
+    bool,
+    typer.Option("--compile", help="Run the model under torch.compile.", rich_help_panel=OF_TEXT),
 ]
-EvalEvery = Annotated[int, typer.Option(help="Steps between evaluations, on text.")]
+EvalEvery = Annotated[int, typer.Option(help="Steps between evaluations.", rich_help_panel=OF_TEXT)]
 TensorBoard = Annotated[
-    bool, typer.Option("--tensorboard", help="Write logs for TensorBoard (text).")
+    bool,
+    typer.Option("--tensorboard", help="Write logs for TensorBoard.", rich_help_panel=OF_TEXT),
 ]
 Shard = Annotated[
     bool,
     typer.Option(
-        "--shard", help="Cut weights, gradients and optimizer across torchrun's processes (text)."
+        "--shard", help="Cut weights, gradients and optimizer across torchrun's processes.",
+        rich_help_panel=OF_TEXT,
     ),
-]
+]  # fmt: skip
 SequenceParallel = Annotated[
     int,
-    typer.Option("--sequence-parallel", help="Of torchrun's processes, how many share each row."),
-]
+    typer.Option(
+        "--sequence-parallel", help="Of torchrun's processes, how many share each row.",
+        rich_help_panel=OF_TEXT,
+    ),
+]  # fmt: skip
 
 
 def train(
+    context: typer.Context,
     spec: Source,
     task: TaskName = None,
     data: Data = None,
@@ -181,6 +223,7 @@ def train(
         raise UsageError("--resume and --replace exclude one another")
     if (task is None) == (data is None):
         raise UsageError("one of --task and --data is needed")
+    _check_panels(context, OF_TASKS if task is None else OF_TEXT)
     existing: Existing = "resume" if resume else "replace" if replace else "refuse"
     if data is not None:
         from mnemic.cli.train_text import train_text
@@ -205,6 +248,22 @@ def train(
     model = _model(compiled, learned, dim or 64, layers or 2, seed)
     result = _train(compiled, model, learned, trained, folder, existing)
     _tell(result, folder, as_json)
+
+
+def _check_panels(context: typer.Context, other: str) -> None:
+    """Raise UsageError where options were given that stand under ``other`` in --help."""
+    given = [
+        option.opts[0]
+        for option in context.command.params
+        if getattr(option, "rich_help_panel", None) == other
+        and (source := context.get_parameter_source(str(option.name))) is not None
+        and source.name == "COMMANDLINE"
+    ]
+    if not given:
+        return
+    wanted, instead = ("--data", "--task") if other == OF_TEXT else ("--task", "--data")
+    hint = " (a task's own options: --task-option NAME=VALUE)" if other == OF_TEXT else ""
+    raise UsageError(f"{', '.join(given)}: only with {wanted}, not with {instead}{hint}")
 
 
 def configured(name: str, options: list[str], rung: str | None = None) -> "Task[Any]":

@@ -27,6 +27,15 @@ def test_help_shows_an_example(mnemic, command):
 
 
 @pytest.mark.parametrize("command", EXAMPLES, ids=lambda c: c.__name__.removesuffix("_"))
+def test_help_leaves_nothing_of_a_docstring_out(mnemic, command):
+    """Brackets are brackets, though a terminal's library reads some of them as markup."""
+    done = mnemic(command.__name__.removesuffix("_"), "--help")
+    shown = "".join(done.out.split())
+    assert "".join(inspect.getdoc(command).split()) in shown
+    assert "[[" not in done.out.split("Arguments")[0].split("Usage:")[1].splitlines()[0]
+
+
+@pytest.mark.parametrize("command", EXAMPLES, ids=lambda c: c.__name__.removesuffix("_"))
 def test_defaults_are_within_the_bounds_of_their_options(command):
     """What an option is where it is left out may be given, too."""
     for name, one in inspect.signature(command).parameters.items():

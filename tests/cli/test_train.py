@@ -49,6 +49,19 @@ def test_an_earlier_run(mnemic):
     assert mnemic("train", "deltanet", *TINY, "--run", "r", "--replace").code == 0
 
 
+def test_options_of_text_are_not_ignored_on_a_task(mnemic):
+    """Nor those of a task on text; what is refused is what --help sets under the other."""
+    done = mnemic("train", "deltanet", *TINY, "--heads", "2", "--precision", "bfloat16")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "mnemic: --heads, --precision: only with --data, not with --task "
+        "(a task's own options: --task-option NAME=VALUE)\n"
+    )
+    done = mnemic("train", "deltanet", "--data", "books", "--rung", "tiny")
+    assert done.code == 2
+    assert done.err == "mnemic: --rung: only with --task, not with --data\n"
+
+
 def test_a_foreign_folder(mnemic, tmp_path):
     (tmp_path / "r").mkdir()
     (tmp_path / "r" / "thesis.tex").write_text("mine")
