@@ -239,16 +239,22 @@ def needs_position(rule: Rule, plan: Plan) -> bool:
 
 def _chunk(rule: Rule, plan: Plan | None) -> int:
     """Choose the rows of a chunk: all where pairs are fitted, more where every chunk reads all kept
-    keys, few where there are many matrices (channels as heads, windows as rows), fewest where the
-    chunk's ``plan`` weighs rows against rows for every channel, which no product of matrices does.
+    keys, few where there are many matrices (rows against rows for every channel, which no product
+    of matrices does; windows of a linear memory, whose pairs are rows), fewest where channels are
+    heads, whose states are as small as what a row is weighed by.
     """
     if isinstance(rule, KeyValuePairs):
         return 0
     if rule.kernels is not None and rule.window == 1:
         return 64
+    if rule.diagonal:
+        return 4
     if plan is not None and any(_of_channels(q.axes) for q in plan.ordered()):
         return 8
-    return 16 if rule.diagonal or rule.window > 1 or most_chunk(rule) else 32
+    if rule.window > 1 and not takes_band(rule):
+        return 8
+    layered = rule.window > 1 and isinstance(rule, Layers)
+    return 16 if layered or most_chunk(rule) else 32
 
 
 def _of_channels(axes: tuple[str, ...]) -> bool:

@@ -118,3 +118,9 @@ def test_chunks_are_short_where_rows_are_weighed_for_every_channel() -> None:
     others = {n: torch.rand(2, 21, *shape, dtype=torch.float64) for n, shape in shapes.items()}
     both = [rule(q=q, k=k, v=v, **others, form=form)[0] for form in ("chunk", "recurrent")]
     torch.testing.assert_close(*both, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "rows"), [("lru", 4), ("omega-linear", 8), ("swla", 32)])
+def test_chunks_are_short_where_a_row_costs_a_matrix(name: str, rows: int) -> None:
+    """Channels as heads have states as small as C² weights; windows that erase have c·C rows."""
+    assert pipeline.compile(name).module.rule.signature.chunk == rows
