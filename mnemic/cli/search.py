@@ -39,7 +39,7 @@ Storage = Annotated[
 ]  # fmt: skip
 Trials = Annotated[int | None, typer.Option(help="In all, over every worker.", min=1)]
 Sampler = Annotated[str | None, typer.Option(help="tpe, gp, nsga2, nsga3, random or grid.")]
-Jobs = Annotated[int, typer.Option(help="Trials at a time.", min=1)]
+Jobs = Annotated[int, typer.Option(help="Trials, or specs to confirm, at a time.", min=1)]
 Report = Annotated[bool, typer.Option("--report", help="Only write the report and best/ anew.")]
 Confirm = Annotated[
     bool, typer.Option("--confirm", help="After the search, train the best on fresh seeds.")
@@ -88,8 +88,10 @@ def search(
     (optuna-dashboard opens it).
 
     JSON: {"study", "folder", "trials", "ends": {end: count}, "reason", "verdict", "best":
-    [{"name", "skill", "half", "seeds", "tasks", "costs", "hash", "start"}, ...], "report"}; of a
-    preview {"size", "sampled", "valid", "distinct", "reasons", "options", "classes"}.
+    [{"name", "skill", "half", "seeds", "tasks", "costs", "hash", "start"}, ...],
+    "confirmed": {name: [mean, half, seeds]}, "elsewhere": {setting: {name: [mean, half, seeds]}},
+    "report"}; of a preview {"size", "sampled", "valid", "distinct", "reasons", "options",
+    "classes"}.
     """
     read = _space(space, block, budget, trials, sampler)
     if preview:
@@ -112,7 +114,7 @@ def search(
         closing(open_search(read, folder, storage, beat, to_stderr)) as opened,
     ):
         done = None if report else _work(opened, jobs)
-        _tell(opened, done, confirm, as_json)
+        _tell(opened, done, confirm, jobs, as_json)
 
 
 class Cluster:
@@ -141,11 +143,16 @@ def _space(
 def _work(opened: "Search", jobs: int) -> "Done":
     from mnemic.search.study.worker import work_on
 
+    _stoppable()
+    with followed(opened):
+        return work_on(opened, jobs)
+
+
+def _stoppable() -> None:
+    """Let a cluster's signals end what runs as Ctrl-C does."""
     with suppress(ValueError):  # not the main thread: no signals there
         for number in (signal.SIGTERM, signal.SIGUSR2):
             signal.signal(number, _stop)
-    with followed(opened):
-        return work_on(opened, jobs)
 
 
 def _stop(number: int, frame: object) -> None:
@@ -220,11 +227,14 @@ def _options(found: "Preview") -> None:
         echo("\noptions that are seldom valid:\n" + "\n".join(poor))
 
 
-def _tell(opened: "Search", done: "Done | None", confirm: bool, as_json: bool) -> None:
+def _tell(
+    opened: "Search", done: "Done | None", confirm: bool, jobs: int, as_json: bool
+) -> None:  # fmt: skip
     from mnemic.search.report.write import confirm_best, write
 
     if confirm:
-        confirm_best(opened)
+        _stoppable()
+        confirm_best(opened, jobs)
     summary = write(opened)
     if as_json:
         print_json({**summary.to_json(), "reason": done.reason if done else None})

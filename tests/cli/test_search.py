@@ -61,7 +61,9 @@ def test_a_search_a_confirmation_and_the_report_again(mnemic, space, tmp_path):
     (run / "report.html").unlink()
     again = mnemic("search", space, "--run", run, "--report", "--json").json
     assert again["ends"] == told["ends"]
-    assert "On 2 fresh seeds: deltanet" in (run / "report.html").read_text(encoding="utf-8")
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert "<h2>On fresh seeds</h2>" in page
+    assert "<td>deltanet</td><td class=\"n\">2</td>" in page
 
 
 @pytest.mark.full

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -25,6 +24,7 @@ from mnemic.search.study.budget import beyond, bounds
 from mnemic.search.study.confirm import by_hand, fitted
 from mnemic.search.study.isolated import Bounds, Failure, isolated
 from mnemic.search.study.scores import by_seed
+from mnemic.search.study.side_by_side import side_by_side
 from mnemic.search.study.sweep import SEED, sweep
 from mnemic.search.study.training import Job, Run
 from mnemic.search.study.work import Look as Look
@@ -61,22 +61,12 @@ def leaderboard(
     board = _Board(space, folder, results, limits, again, made or {})
     found = {name: board.looked(name, told) for name in names}
     _demand_some(list(found.values()), limits)
-    for index, entry in enumerate(_side_by_side(board, list(found.values()), jobs), 1):
+    done = side_by_side(board.measured, list(found.values()), jobs, board.stopping)
+    for index, entry in enumerate(done, 1):
         found[entry.name] = entry
         said = entry.skill or entry.why or dict(entry.failed)
         told(f"{index} of {len(names)}: {entry.name} {said}")
     return list(found.values())
-
-
-def _side_by_side(board: _Board, entries: Sequence[Entry], jobs: int) -> Iterator[Entry]:
-    """Measure entries, ``jobs`` at a time, in the order in which they are done."""
-    pool = ThreadPoolExecutor(jobs)
-    try:
-        for done in as_completed([pool.submit(board.measured, entry) for entry in entries]):
-            yield done.result()
-    finally:
-        board.stopping.set()
-        pool.shutdown(cancel_futures=True)
 
 
 def read_measured(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import matplotlib
@@ -23,8 +24,9 @@ from mnemic.search.report.points import of_records
 from mnemic.search.report.ranking import Ranked
 from mnemic.search.report.ties import first_group
 from mnemic.search.space.space import Space
+from mnemic.search.study.confirm import Confirmed
 from mnemic.search.study.records import DUPLICATE, FINISHED, Record
-from mnemic.search.study.scores import Interval, by_seed
+from mnemic.search.study.scores import by_seed, by_task, interval
 from mnemic.search.study.search import Search
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def page(search: Search, records: Sequence[Record], summary: Summary) -> str:
     told: dict[str, Any] = {
         "name": space.name,
         "verdict": summary.verdict,
-        "confirmed": [_again(name, found) for name, found in summary.confirmed.items()],
+        "confirmed": _confirmed(space, summary.again, {p.spec.name for p in points}),
         "counts": _counts(records, summary),
         "budget": _budget(search),
         "setting": _setting(),
@@ -62,6 +64,7 @@ def page(search: Search, records: Sequence[Record], summary: Summary) -> str:
         "first": ", ".join(first_group(seeds)) if len(seeds) > 1 else "",
         "effects": forest(found) if found.main else "",
         "crossed": crossed(found) if found.interactions else "",
+        "early": space.settings.confirm.early,
         "unknown": found.unknown,
         "fronts": figures.fronts(points) if points else "",
         "fewest": FEWEST,
@@ -76,10 +79,32 @@ def page(search: Search, records: Sequence[Record], summary: Summary) -> str:
     return environment.get_template("report.html.j2").render(told)
 
 
-def _again(name: str, found: Interval | str) -> str:
-    if isinstance(found, str):
-        return f"On fresh seeds: {name} failed, {found}."
-    return f"On {found.seeds} fresh seeds: {name} {found}."
+def _confirmed(
+    space: Space, again: Sequence[Confirmed], found: Collection[str]
+) -> list[dict[str, Any]]:
+    """Return a table of fresh seeds for each setting, best mean skill first, failures last."""
+    tables = []
+    for setting in dict.fromkeys(one.setting for one in again):
+        of = [one for one in again if one.setting == setting]
+        of.sort(key=lambda one: -one.skill.mean if one.skill else math.inf)
+        rows = [
+            {
+                "name": one.name,
+                "found": one.name in found,
+                "why": one.why,
+                "seeds": one.skill.seeds if one.skill else "",
+                "skill": str(one.skill) if one.skill else "",
+                "tasks": [str(interval(x)) for x in _tasks(space, one)],
+            }
+            for one in of
+        ]
+        tables.append({"setting": setting, "rows": rows})
+    return tables
+
+
+def _tasks(space: Space, one: Confirmed) -> list[list[float]]:
+    skills = by_task(one.runs)
+    return [skills[task] for task in space.settings.tasks if task in skills]
 
 
 def _counts(records: Sequence[Record], summary: Summary) -> str:

@@ -90,8 +90,8 @@ def front(points: Sequence[Ranked], objectives: Sequence[str]) -> list[Ranked]:
     ]
 
 
-def verdict(points: Sequence[tuple[str, Interval]]) -> str:
-    """Say whether the best is a winner: above the second with 95 % confidence.
+def verdict(points: Sequence[tuple[str, Interval]], confidence: float = 0.95) -> str:
+    """Say whether the best is a winner: above the second with confidence.
 
     >>> verdict([("a", interval([0.9, 0.91, 0.92])), ("b", interval([0.1, 0.11, 0.12]))])
     'a wins: 0.910 ± 0.025 against 0.110 ± 0.025 of b, apart with 95 % confidence'
@@ -105,13 +105,16 @@ def verdict(points: Sequence[tuple[str, Interval]]) -> str:
     shown = f"{best[1]} against {second[1]} of {second[0]}"
     if best[1].seeds < 2 or second[1].seeds < 2:
         return f"no winner is called on one seed: {best[0]} has {shown}"
-    if above(best[1], second[1]):
+    if above(best[1], second[1], confidence):
         return f"{best[0]} wins: {shown}, apart with 95 % confidence"
     return f"{best[0]} is best but not told apart from the next: {shown}"
 
 
-def beaten(found: Sequence[tuple[str, Interval]], known: Sequence[tuple[str, Interval]]) -> str:
-    """Say which of the points found are above every spec made by hand with 95 % confidence.
+def beaten(
+    found: Sequence[tuple[str, Interval]], known: Sequence[tuple[str, Interval]],
+    confidence: float = 0.95,
+) -> str:  # fmt: skip
+    """Say which of the points found are above every spec made by hand, each with confidence.
 
     >>> beaten([("a", interval([0.9, 0.9]))], [("b", interval([0.1, 0.1]))])
     'above all 1 made by hand: a; the best of those: b with 0.100 ± 0.000'
@@ -119,7 +122,7 @@ def beaten(found: Sequence[tuple[str, Interval]], known: Sequence[tuple[str, Int
     if not found or not known:
         return ""
     name, best = max(known, key=lambda pair: pair[1].mean)
-    higher = [new for new, one in found if all(above(one, other) for _, other in known)]
+    higher = [new for new, one in found if all(above(one, other, confidence) for _, other in known)]
     told = f"above all {len(known)} made by hand"
     told = f"{told}: {', '.join(higher)}" if higher else f"none found is {told}"
     return f"{told}; the best of those: {name} with {best}"

@@ -12,10 +12,11 @@ from mnemic.dsl.hashing import spec_hash
 from mnemic.models.files import replacing
 from mnemic.search.report.best import best_spec, write_best
 from mnemic.search.report.ranking import Ranked, beaten, ranked, verdict
-from mnemic.search.study.confirm import Confirmed, by_hand, confirm, confirmed
+from mnemic.search.space.space import Space
+from mnemic.search.study.confirm import Confirmed, by_hand, confidence, confirm, confirmed
 from mnemic.search.study.records import Record
 from mnemic.search.study.rivals import rivals
-from mnemic.search.study.scores import Interval, by_seed, interval
+from mnemic.search.study.scores import Interval
 from mnemic.search.study.search import Search
 
 NAME = "report.html"
@@ -31,7 +32,7 @@ class Summary:
         ends: how many trials ended how.
         best: points that came to the last rung, best mean skill first.
         verdict: whether there is a winner.
-        confirmed: intervals of mean skill on fresh seeds, or why there is none.
+        again: every spec on fresh seeds, with more steps or a wider model too.
         report: the page.
     """
 
@@ -40,8 +41,13 @@ class Summary:
     ends: dict[str, int]
     best: tuple[Ranked, ...]
     verdict: str
-    confirmed: dict[str, Interval | str]
+    again: tuple[Confirmed, ...]
     report: Path
+
+    @property
+    def confirmed(self) -> dict[str, Interval | str]:
+        """Intervals of mean skill at the last rung's budget, or why there is none."""
+        return intervals(self.again)
 
     def to_json(self) -> dict[str, Any]:
         """Return the report's summary as plain data."""
@@ -52,9 +58,11 @@ class Summary:
             "ends": self.ends,
             "verdict": self.verdict,
             "best": [_plain(point) for point in self.best[:10]],
-            "confirmed": {
-                name: found if isinstance(found, str) else [found.mean, found.half, found.seeds]
-                for name, found in self.confirmed.items()
+            "confirmed": _plain_intervals(self.confirmed),
+            "elsewhere": {
+                setting: _plain_intervals(intervals(self.again, setting))
+                for setting in dict.fromkeys(one.setting for one in self.again)
+                if setting
             },
             "report": str(self.report),
         }
@@ -67,9 +75,10 @@ def write(search: Search) -> Summary:
     records = search.records()
     points = ranked(search.space, records)
     write_best(search.space, points, search.folder / "best")
-    again = intervals(confirmed(search.space, search.folder))
+    again = tuple(confirmed(search.space, search.folder))
     near = [(point.start or point.spec.name, point.skill) for point in points]
-    said = _said(again, {point.spec.name for point in points}) or verdict(near)
+    own = {point.spec.name for point in points}
+    said = _said(search.space, again, own) or verdict(near)
     path = search.folder / NAME
     summary = Summary(search.space.name, search.folder, ends(records), tuple(points), said, again,
                       path)  # fmt: skip
@@ -78,33 +87,50 @@ def write(search: Search) -> Summary:
     return summary
 
 
-def _said(again: Mapping[str, Interval | str], own: Collection[str]) -> str:
+def _said(space: Space, again: Sequence[Confirmed], own: Collection[str]) -> str:
     """Say in words what the fresh seeds show; ``own`` names the points that were found."""
-    sure = [(name, found) for name, found in again.items() if isinstance(found, Interval)]
-    if not sure:
-        return ""
-    new = [pair for pair in sure if pair[0] in own]
-    beside = beaten(new, [pair for pair in sure if pair[0] not in own])
-    return f"on fresh seeds, {verdict(sure)}" + (f"; {beside}" if beside else "")
+    told, sure_of = [], confidence(space)
+    for setting in dict.fromkeys(one.setting for one in again):
+        found = intervals(again, setting)
+        sure = [(name, one) for name, one in found.items() if isinstance(one, Interval)]
+        if not sure:
+            continue
+        new = [pair for pair in sure if pair[0] in own]
+        beside = beaten(new, [pair for pair in sure if pair[0] not in own], sure_of)
+        where = f"with {setting}" if setting else "on fresh seeds"
+        told.append(f"{where}, {verdict(sure, sure_of)}" + (f"; {beside}" if beside else ""))
+    return "; ".join(told)
 
 
-def confirm_best(search: Search) -> list[Confirmed]:
-    """Train the best points and the specs to compare with on fresh seeds."""
+def confirm_best(search: Search, jobs: int = 1) -> list[Confirmed]:
+    """Train the best points and the specs to compare with on fresh seeds, ``jobs`` at a time."""
     space = search.space
     points = ranked(space, search.records())
     told = space.settings.confirm
     new = [point for point in points if point.start is None][: told.best]
     known = [point for point in points if point.start is not None][: told.best]
-    specs = [(p.spec.name, best_spec(space, p, i)) for i, p in enumerate(new, 1)]
     hand = [by_hand(space, p.start) for p in known if p.start]
     hand += rivals(space, search.folder / "logs", search.tell)
-    specs += {spec.name: (spec.name, spec) for spec in hand}.values()
-    return confirm(space, specs, search.folder, search.tell)
+    return confirm(
+        space,
+        [(p.spec.name, best_spec(space, p, i)) for i, p in enumerate(new, 1)],
+        list({spec.name: (spec.name, spec) for spec in hand}.values()),
+        search.folder,
+        search.tell,
+        jobs,
+    )
 
 
-def intervals(found: Sequence[Confirmed]) -> dict[str, Interval | str]:
-    """Return, for each spec, the interval of its mean skill, or why there is none."""
-    return {one.name: interval(by_seed(one.runs)) if one.runs else one.why for one in found}
+def intervals(found: Sequence[Confirmed], setting: str = "") -> dict[str, Interval | str]:
+    """Return, for each spec of a setting, the interval of its mean skill, or why there is none."""
+    return {one.name: one.skill or one.why for one in found if one.setting == setting}
+
+
+def _plain_intervals(found: Mapping[str, Interval | str]) -> dict[str, Any]:
+    return {
+        name: one if isinstance(one, str) else [one.mean, one.half, one.seeds]
+        for name, one in found.items()
+    }
 
 
 def ends(records: Sequence[Record]) -> dict[str, int]:

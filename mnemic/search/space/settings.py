@@ -86,9 +86,23 @@ class Confirm(Entry):
 
     best: int = Field(default=3, ge=0)
     seeds: int = Field(default=5, ge=2, le=64)
+    early: int | None = Field(
+        default=None, ge=2, description="seeds after which a spec to compare with that is below "
+        "the best point found with 97.5 % confidence is trained no further",
+    )  # fmt: skip
     against: Annotated[tuple[str, ...], BeforeValidator(_pairs)] = Field(
         default=(), description="specs by name or path; all: packaged ones within the budget"
     )
+    longer: int | None = Field(default=None, ge=2, description="once more with as many times the "
+                               "last rung's steps")  # fmt: skip
+    wider: int | None = Field(default=None, ge=2, description="once more with as many times the "
+                              "model's dim")  # fmt: skip
+
+    @model_validator(mode="after")
+    def _looks_twice(self) -> Confirm:
+        if self.early is not None and self.early >= self.seeds:
+            raise ValueError(f"'early' must be fewer than 'seeds', {self.seeds}")
+        return self
 
 
 RUNGS: Final = (

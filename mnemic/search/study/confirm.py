@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from threading import Event, Lock
+from typing import Final
 
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.load import load
@@ -14,24 +16,39 @@ from mnemic.dsl.spec import Spec
 from mnemic.models.files import write_json
 from mnemic.search.space.known import chosen
 from mnemic.search.space.one_block import in_block
+from mnemic.search.space.settings import Rung, Settings
 from mnemic.search.space.space import Space
 from mnemic.search.study import work
 from mnemic.search.study.isolated import Bounds, Failure, isolated
 from mnemic.search.study.records import run_of
+from mnemic.search.study.scores import Interval, above, by_seed, interval
+from mnemic.search.study.side_by_side import side_by_side
 from mnemic.search.study.training import Run
 
 FRESH: Final = 1000
 """The first seed of a confirmation; those of a search are below."""
 NAME: Final = "confirmed.json"
 
+Named = tuple[str, Spec]
+
 
 @dataclass(frozen=True)
 class Confirmed:
-    """A spec with fresh seeds: its runs, or why there are none."""
+    """A spec with fresh seeds: its runs, or why there are none.
+
+    Args:
+        setting: what differs from the last rung; empty for the rung itself.
+    """
 
     name: str
     runs: tuple[Run, ...]
     why: str = ""
+    setting: str = ""
+
+    @property
+    def skill(self) -> Interval | None:
+        """The mean skill over tasks with its interval over seeds; None without runs."""
+        return interval(by_seed(self.runs)) if self.runs else None
 
 
 def by_hand(space: Space, name: str) -> Spec:
@@ -53,36 +70,143 @@ def fitted(space: Space, spec: Spec) -> Spec:
 
 
 def confirm(
-    space: Space, specs: Sequence[tuple[str, Spec]], folder: Path, told: Callable[[str], None]
-) -> list[Confirmed]:
-    """Train each spec with fresh seeds at the last rung's budget; runs that are stored are read."""
-    found = []
-    for name, spec in specs:
-        found.append(_confirmed(space, name, spec, folder))
-        told(f"confirmed {name}{': ' + found[-1].why if found[-1].why else ''}")
-    kept = [{**asdict(one), "spec": spec_hash(spec)}
-            for one, (_, spec) in zip(found, specs, strict=True)]  # fmt: skip
-    write_json(folder / NAME, {"space": space.hash, "confirmed": kept})
-    return found
+    space: Space, new: Sequence[Named], known: Sequence[Named], folder: Path,
+    told: Callable[[str], None], jobs: int = 1,
+) -> list[Confirmed]:  # fmt: skip
+    """Train points found and specs made by hand with fresh seeds, ``jobs`` at a time.
+
+    The budget is the last rung's; with ``longer`` and ``wider`` of the space all is done once more
+    with so many times its steps, and so wide a model. With ``early`` a spec made by hand that after
+    so many seeds is below the best point found, with 97.5 % confidence, is trained no further. The
+    two looks at a spec take half of the 5 % each, so that what is said of it holds with 95 %.
+
+    What is done is kept spec by spec: the same call goes on where it was broken off.
+
+    Args:
+        new: points found, by name.
+        known: specs made by hand to compare with, by name.
+    """
+    board = _Board(space, folder, told)
+    for setting in _settings(space):
+        found = list(side_by_side(partial(board.trained, setting), new, jobs, board.stopping))
+        best = max((one.skill for one in found if one.skill), key=_mean, default=None)
+        compared = partial(board.compared, setting, best)
+        for _ in side_by_side(compared, known, jobs, board.stopping):
+            pass
+    return board.found
 
 
-def _confirmed(space: Space, name: str, spec: Spec, folder: Path) -> Confirmed:
-    """Train a spec with each fresh seed, in a process of its own."""
-    settings = space.settings
-    runs: list[Run] = []
-    for seed in range(FRESH, FRESH + settings.confirm.seeds):
-        told: tuple[Any, ...] = (spec, settings, settings.rungs[-1], (seed,), folder / "runs")
-        bounds = Bounds(settings.limits.seconds, settings.limits.memory)
-        log = folder / "logs" / f"confirm-{name}.log"
-        answer = isolated(work.train_seeds, *told, bounds=bounds, log=log)
-        if isinstance(answer, Failure):
-            return Confirmed(name, (), f"{answer.kind}: {answer.why}")
-        runs += answer.value
-    return Confirmed(name, tuple(runs))
+def confidence(space: Space) -> float:
+    """Return the confidence of one comparison that makes 95 % over all looks at a spec."""
+    return 0.95 if space.settings.confirm.early is None else 0.975
+
+
+def _mean(skill: Interval) -> float:
+    return skill.mean
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """A budget under which specs are compared; ``label`` says what differs from the last rung."""
+
+    label: str
+    settings: Settings
+    rung: Rung
+
+
+def _settings(space: Space) -> Iterator[_Setting]:
+    settings, asked = space.settings, space.settings.confirm
+    last = settings.rungs[-1]
+    yield _Setting("", settings, last)
+    if asked.longer is not None:
+        assert last.steps is not None
+        steps = last.model_copy(update={"steps": asked.longer * last.steps})
+        yield _Setting(f"{asked.longer}x steps", settings, steps)
+    if asked.wider is not None:
+        model = settings.model.model_copy(update={"dim": asked.wider * settings.model.dim})
+        wide = settings.model_copy(update={"model": model})
+        yield _Setting(f"{asked.wider}x width", wide, last)
+
+
+class _Board:
+    """What is confirmed so far, kept in a file, and how a spec is trained."""
+
+    def __init__(self, space: Space, folder: Path, told: Callable[[str], None]) -> None:
+        self.space, self.folder, self.told = space, folder, told
+        self.stopping, self.writing = Event(), Lock()
+        self.kept = {(one.setting, one.name): (one, digest) for one, digest in _kept(space, folder)}
+        self.done = {run.key: run for one, _ in self.kept.values() for run in one.runs if run.key}
+
+    @property
+    def found(self) -> list[Confirmed]:
+        """All that is confirmed, by earlier calls too."""
+        return [one for one, _ in self.kept.values()]
+
+    def trained(self, setting: _Setting, named: Named) -> Confirmed:
+        """Train a spec with every fresh seed."""
+        return self._keep(setting, named, self._runs(setting, named, self._seeds(0, None)))
+
+    def compared(self, setting: _Setting, best: Interval | None, named: Named) -> Confirmed:
+        """Train a spec with a few seeds, and with the rest unless it is below ``best`` already."""
+        early = self.space.settings.confirm.early if best is not None else None
+        runs = self._runs(setting, named, self._seeds(0, early))
+        if early is not None and not isinstance(runs, Failure):
+            assert best is not None
+            if not above(best, interval(by_seed(runs)), confidence(self.space)):
+                rest = self._runs(setting, named, self._seeds(early, None))
+                runs = rest if isinstance(rest, Failure) else runs + rest
+        return self._keep(setting, named, runs)
+
+    def _seeds(self, first: int, end: int | None) -> Sequence[int]:
+        seeds = self.space.settings.confirm.seeds
+        return range(FRESH + first, FRESH + (seeds if end is None else end))
+
+    def _runs(
+        self, setting: _Setting, named: Named, seeds: Sequence[int]
+    ) -> tuple[Run, ...] | Failure:
+        """Train every task with these seeds, each run in a process of its own."""
+        name, spec = named
+        limits = setting.settings.limits
+        bounds = Bounds(limits.seconds, limits.memory)
+        log = self.folder / "logs" / f"confirm-{name.replace('/', '_')}.log"
+        runs: list[Run] = []
+        for job in work.jobs(spec, setting.settings, setting.rung, seeds):
+            if job.key not in self.done:
+                answer = isolated(
+                    work.run_one, job, self.folder / "runs", limits.seconds, bounds=bounds,
+                    log=log, stopping=self.stopping,
+                )  # fmt: skip
+                if self.stopping.is_set():
+                    raise KeyboardInterrupt
+                found = answer if isinstance(answer, Failure) else answer.value
+                if isinstance(found, Failure):
+                    return found
+                self.done[job.key] = found
+            runs.append(self.done[job.key])
+        return tuple(runs)
+
+    def _keep(self, setting: _Setting, named: Named, runs: tuple[Run, ...] | Failure) -> Confirmed:
+        name, spec = named
+        if isinstance(runs, Failure):
+            found = Confirmed(name, (), f"{runs.kind}: {runs.why}", setting.label)
+        else:
+            found = Confirmed(name, runs, "", setting.label)
+        with self.writing:
+            self.kept[setting.label, name] = (found, spec_hash(spec))
+            plain = [{**asdict(one), "spec": digest} for one, digest in self.kept.values()]
+            write_json(self.folder / NAME, {"space": self.space.hash, "confirmed": plain})
+        where = f" with {setting.label}" if setting.label else ""
+        self.told(f"confirmed {name}{where}: {found.why or found.skill}")
+        return found
 
 
 def confirmed(space: Space, folder: Path) -> list[Confirmed]:
     """Load what an earlier confirmation of this space left."""
+    return [one for one, _ in _kept(space, folder)]
+
+
+def _kept(space: Space, folder: Path) -> list[tuple[Confirmed, str]]:
+    """Load what was confirmed, each with the hash of its spec."""
     path = folder / NAME
     if not path.is_file():
         return []
@@ -90,6 +214,7 @@ def confirmed(space: Space, folder: Path) -> list[Confirmed]:
     if kept["space"] != space.hash:
         return []
     return [
-        Confirmed(one["name"], tuple(map(run_of, one["runs"])), one["why"])
+        (Confirmed(one["name"], tuple(map(run_of, one["runs"])), one["why"],
+                   one.get("setting", "")), one["spec"])
         for one in kept["confirmed"]
-    ]
+    ]  # fmt: skip

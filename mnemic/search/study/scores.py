@@ -48,13 +48,13 @@ def interval(values: Sequence[float]) -> Interval:
     return Interval(mean, _t(n - 1) * statistics.stdev(values) / math.sqrt(n), n)
 
 
-def _t(degrees: float) -> float:
-    """Return Student's t for two-sided 95 %."""
-    return float(stdtrit(degrees, 0.975))
+def _t(degrees: float, confidence: float = 0.95) -> float:
+    """Return Student's t for a two-sided interval."""
+    return float(stdtrit(degrees, (1 + confidence) / 2))
 
 
-def above(one: Interval, other: Interval) -> bool:
-    """Return whether a mean is above another: their difference's 95 % interval is (Welch, 1947).
+def above(one: Interval, other: Interval, confidence: float = 0.95) -> bool:
+    """Return whether a mean is above another: their difference's interval is (Welch, 1947).
 
     The half width is t_ν √(a + b), with a and b the means' squared standard errors and
     ν = (a + b)² / (a²/(n − 1) + b²/(m − 1)). False with one seed.
@@ -68,7 +68,7 @@ def above(one: Interval, other: Interval) -> bool:
     if a + b == 0:
         return one.mean > other.mean
     degrees = (a + b) ** 2 / (a**2 / (one.seeds - 1) + b**2 / (other.seeds - 1))
-    return one.mean - other.mean > _t(degrees) * math.sqrt(a + b)
+    return one.mean - other.mean > _t(degrees, confidence) * math.sqrt(a + b)
 
 
 def by_task(runs: Iterable[Run]) -> dict[str, list[float]]:

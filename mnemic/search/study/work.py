@@ -116,14 +116,6 @@ def train_rung(spec: Spec, settings: Settings, rung: Rung, folder: Path) -> list
     return [run(job, folder) for job in jobs(spec, settings, rung, range(rung.seeds))]
 
 
-def train_seeds(
-    spec: Spec, settings: Settings, rung: Rung, seeds: tuple[int, ...], folder: Path
-) -> list[Run]:
-    """Train every task with the given seeds."""
-    torch.set_num_threads(1)
-    return [run(job, folder) for job in jobs(spec, settings, rung, seeds)]
-
-
 def run_one(job: Job, folder: Path, seconds: float) -> Run | Failure:
     """Do one run; return a failure if it would train for more than ``seconds``."""
     torch.set_num_threads(1)
