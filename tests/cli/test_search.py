@@ -63,7 +63,7 @@ def test_a_search_a_confirmation_and_the_report_again(mnemic, space, tmp_path):
     assert again["ends"] == told["ends"]
     page = (run / "report.html").read_text(encoding="utf-8")
     assert "<h2>On fresh seeds</h2>" in page
-    assert "<td>deltanet</td><td class=\"n\">2</td>" in page
+    assert '<td>deltanet</td><td class="n">2</td>' in page
 
 
 @pytest.mark.full

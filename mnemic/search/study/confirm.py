@@ -93,7 +93,7 @@ def confirm(
         compared = partial(board.compared, setting, best)
         for _ in side_by_side(compared, known, jobs, board.stopping):
             pass
-    return board.found
+    return board.results
 
 
 def confidence(space: Space) -> float:
@@ -134,11 +134,11 @@ class _Board:
     def __init__(self, space: Space, folder: Path, told: Callable[[str], None]) -> None:
         self.space, self.folder, self.told = space, folder, told
         self.stopping, self.writing = Event(), Lock()
-        self.kept = {(one.setting, one.name): (one, digest) for one, digest in _kept(space, folder)}
+        self.kept = {(one.setting, one.name): (one, digest) for one, digest in _load(space, folder)}
         self.done = {run.key: run for one, _ in self.kept.values() for run in one.runs if run.key}
 
     @property
-    def found(self) -> list[Confirmed]:
+    def results(self) -> list[Confirmed]:
         """All that is confirmed, by earlier calls too."""
         return [one for one, _ in self.kept.values()]
 
@@ -202,10 +202,10 @@ class _Board:
 
 def confirmed(space: Space, folder: Path) -> list[Confirmed]:
     """Load what an earlier confirmation of this space left."""
-    return [one for one, _ in _kept(space, folder)]
+    return [one for one, _ in _load(space, folder)]
 
 
-def _kept(space: Space, folder: Path) -> list[tuple[Confirmed, str]]:
+def _load(space: Space, folder: Path) -> list[tuple[Confirmed, str]]:
     """Load what was confirmed, each with the hash of its spec."""
     path = folder / NAME
     if not path.is_file():
