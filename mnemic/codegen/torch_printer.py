@@ -264,7 +264,7 @@ class TorchPrinter(StrPrinter):
         if not all(value.is_number for value, _ in expr.args) or expr.args[0][1] == True:  # noqa: E712
             return self._branches(expr)
         like = self._print(min(expr.args[0][1].free_symbols, key=str))  # of numbers alone: float32
-        if all(_in_float32(value) for value, _ in expr.args):
+        if all(in_float32(value) for value, _ in expr.args):
             return f"{self._branches(expr)}.to({like})"
         return self._branches(expr, like)
 
@@ -317,10 +317,13 @@ class TorchPrinter(StrPrinter):
         return text
 
 
-def _in_float32(number: Any) -> bool:
+def in_float32(number: Any) -> bool:
     """Return whether a number has the same value in float32 and float64."""
     value = float(number)
-    return bool(struct.unpack("f", struct.pack("f", value))[0] == value)
+    try:
+        return bool(struct.unpack("f", struct.pack("f", value))[0] == value)
+    except OverflowError:
+        return False
 
 
 def as_clamp(expr: Any) -> tuple[Any, Any] | None:

@@ -4,6 +4,8 @@ Fewer than 16 tokens take the kernel of tokens, more that of chunks, where there
 of two chunks a gradient goes through several launches.
 """
 
+from pathlib import Path
+
 import pytest
 from tiers import first_only
 
@@ -62,6 +64,15 @@ SPECS = {
         "bias": {"expr": "relu(m - v*y)"}, "window": 2, "optimizer": TOKEN,
         "coefficients": {"m": "token"},
     },
+    "a slope of two numbers": {
+        "bias": {"expr": "where(e > 0, 0.3*e**2, 0.7*e**2)"}, "optimizer": TOKEN,
+        "retention": {"decay": "token"},
+    },
+    "a step and a number": {"bias": {"expr": "0.3*relu(e) + 0.1*abs(e)"}, "optimizer": TOKEN},
+    "an implicit step of two slopes": {
+        "bias": {"expr": "where(e > 0, 0.3*e**2, 0.7*e**2) + e**4/16"},
+        "optimizer": {"method": "implicit", "rate": "token"},
+    },
     "slopes of one size": {"bias": {"expr": "max(2*e, -e)"}, "optimizer": TOKEN},
     "slopes of one size, a fixed rate": {
         "bias": {"expr": "relu(e)"}, "optimizer": {"rate": 0.1},
@@ -101,6 +112,7 @@ LENGTHS = {name: (4, 17) for name in SPECS} | {
     "an f-divergence with a cut and a pole": (4,),
     "an f-divergence without an inverse": (4,),
     "an implicit step": (4,),
+    "an implicit step of two slopes": (4,),
     "two steps behind a kernel": (4, 9),
     "an implicit step of single numbers": (4,),
 }
@@ -108,7 +120,7 @@ LENGTHS = {name: (4, 17) for name in SPECS} | {
 FIRST = (
     "a dot loss over four tokens, momentum", "a squared loss over three tokens, channels",
     "an f-divergence by row", "a loss that a coefficient only bounds", "slopes of one size",
-    "a user's loss behind a kernel", "a full-batch step of weighed pairs",
+    "a step and a number", "a user's loss behind a kernel", "a full-batch step of weighed pairs",
     "a decay of a token's first step", "an implicit step of single numbers",
 )  # fmt: skip
 """Those of the first tier; the others take the same ways and longer to be interpreted."""
@@ -194,3 +206,47 @@ def test_a_kernel_of_ones_own_compiles(compiler, tmp_path, name: str) -> None:
     found = compiler(passes, name=name, target=target, folder=str(tmp_path))
     assert {"forward", "backward", "decode"} <= set(found)
     assert not {n: error for n, error in found.items() if error}
+
+
+def doubles(spec: dict, folder: str) -> dict[str, int]:
+    """How many types of 64 bits each kernel of a training step in bfloat16 has in its PTX."""
+    import torch
+
+    from mnemic.codegen.package import load
+    from mnemic.kernels import offline
+    from mnemic.kernels.jobs import Subject
+    from mnemic.kernels.limits import target
+    from mnemic.pipeline import compile as made
+
+    made({"mnemic": 1, "name": "own", **spec}, out=f"{folder}/own")
+    found: dict[str, int] = {}
+    plain = offline._kernel
+
+    def noted(function, compiled, *others):  # type: ignore[no-untyped-def]
+        found[function.fn.__name__] = compiled.asm["ptx"].count(".f64")
+        return plain(function, compiled, *others)
+
+    offline._kernel = noted
+    try:
+        with offline.compiling(target("sm_90")):
+            Subject.of(load(Path(f"{folder}/own")), 32, torch.bfloat16).backward()
+    finally:
+        offline._kernel = plain
+    return found
+
+
+NUMBERS = {
+    "a slope of two numbers": SPECS["a slope of two numbers"],
+    "a step and a number": SPECS["a step and a number"],
+    "a ball": {
+        "retention": {"constraint": {"kind": "ball", "radius": 0.4}}, "optimizer": TOKEN,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_of_a_spec_are_no_doubles_on_a_device(compiler, tmp_path, name: str) -> None:
+    found = compiler(doubles, spec=NUMBERS[name], folder=str(tmp_path))
+    assert found
+    assert not any(found.values())

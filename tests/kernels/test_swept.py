@@ -31,6 +31,10 @@ SPECS = {
         "bias": {"expr": "log(cosh(y - v))"}, "optimizer": TOKEN,
         "retention": {"decay": "token"},
     },
+    "an MLP of two slopes": {
+        "memory": {"kind": "mlp", "activation": "where(x > 0, x, 0.3*x)"}, "bias": "l2",
+        "optimizer": TOKEN,
+    },
     "a gated MLP, momentum": {
         "memory": {"kind": "glu", "activation": "silu", "norm": False, "residual": True},
         "bias": "dot", "optimizer": MOMENTUM, "retention": {"decay": 0.9},
@@ -61,6 +65,10 @@ SPECS = {
     "a loss of the error's norm": "huber-norm",
     "a matrix on a simplex": "kl-simplex",
     "a matrix of an entry norm": "lq-stability",
+    "a matrix in a ball": {
+        "retention": {"constraint": {"kind": "ball", "radius": 0.4}},
+        "optimizer": {"rate": "token"},
+    },
     "a divergence on a simplex": "f-divergence-hellinger",
     "a divergence on simplices of columns": {
         "bias": "l2", "optimizer": {"rate": "token"}, "retention": {
@@ -91,10 +99,12 @@ LENGTHS = {"three MLPs, one behind the other": (17,), "a gated MLP, a window": (
            "an MLP on a simplex": (8,),
            "an MLP of a norm": (8,), "a matrix on a simplex": (8,),
            "a matrix of an entry norm": (8,), "an MLP of cubes on simplices, an anchor": (6,),
+           "a matrix in a ball": (8,),
            **dict.fromkeys(WIDE, (5,))}  # fmt: skip
 BY_TOKEN = {
     "an MLP on a simplex", "an MLP of a norm", "a matrix on a simplex", "a matrix of an entry norm",
-    "an MLP of cubes on simplices, an anchor", "tokens of an MLP, a window", *WIDE,
+    "an MLP of cubes on simplices, an anchor", "tokens of an MLP, a window", "a matrix in a ball",
+    *WIDE,
 }  # fmt: skip
 """Those that have no chunks."""
 

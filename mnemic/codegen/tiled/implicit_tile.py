@@ -2,7 +2,7 @@
 
 from mnemic.codegen.plan import Map, Plan
 from mnemic.codegen.tiled.axes import NoTiles
-from mnemic.codegen.tiled.printer import UnknownFunction, print_tile
+from mnemic.codegen.tiled.printer import UnknownFunction, print_exact
 from mnemic.compiler.implicit import PLACE, NewErrorBase, roots_of
 
 NEW_ERROR = '''@triton.jit
@@ -71,8 +71,8 @@ def _printed(root: NewErrorBase) -> str:
     near = "tl.abs(left) <= tiles.near(s) * (1.0 + tl.abs(s))"  # else it lies inside a jump
     return NEW_ERROR.format(
         parameters="".join(f", {holder.name}" for holder in root.holders),
-        error=print_tile(root.signal, {PLACE.name: "u"}),
-        slope=print_tile(root.slope, {PLACE.name: "u"}),
+        error=print_exact(root.signal, {PLACE.name: "u"}, "tl.zeros_like(u)"),
+        slope=print_exact(root.slope, {PLACE.name: "u"}, "tl.zeros_like(u)"),
         most=64 if root.jumps else 30, halvings=64 if root.jumps else 18,
         polished=f"tl.where({near}, step, 0.0)" if root.jumps else "step",
     )  # fmt: skip

@@ -13,7 +13,7 @@ from mnemic.codegen.plan import Call, Given, Map, Plan, Quantity
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.kernel import JIT, NUMBERS
 from mnemic.codegen.tiled.layout import CLOSES
-from mnemic.codegen.tiled.printer import UnknownFunction, print_tile
+from mnemic.codegen.tiled.printer import UnknownFunction, print_exact
 from mnemic.codegen.words import in_words
 
 OPENING = """\
@@ -134,7 +134,8 @@ def _statement(quantity: Quantity) -> str:
     match quantity.op:
         case Map(expr=expr, reads=reads):
             try:
-                return print_tile(expr, {read.symbol: read.quantity for read in reads})
+                names = {read.symbol: read.quantity for read in reads}
+                return print_exact(expr, names, "tl.zeros((LANES,), REAL)")
             except UnknownFunction as error:
                 raise NoTiles(f"the function {error}") from None
         case Call(function=function, arguments=arguments, options=options):

@@ -6,7 +6,7 @@ import sympy as sp
 from sympy.printing.precedence import PRECEDENCE
 
 from mnemic.codegen.guards import may_vanish
-from mnemic.codegen.torch_printer import TorchPrinter, as_clamp
+from mnemic.codegen.torch_printer import TorchPrinter, as_clamp, in_float32
 from mnemic.codegen.words import in_words
 from mnemic.compiler.symbolic import steady
 
@@ -35,10 +35,21 @@ class UnknownFunction(Exception):
     """A function that no tile computes."""
 
 
+NOTHING = sp.Symbol("nothing_", real=True)
+"""A zero that gives numbers a type."""
+
+
 class TilePrinter(TorchPrinter):
-    """Prints an expression on tiles; symbols print as ``names`` has them."""
+    """Prints an expression on tiles; symbols print as ``names`` has them.
+
+    Numbers that conditions choose are of the type of ``zero``, where that is given; else float32.
+    """
 
     closed = False  # a kernel may not call Python's mathematics
+
+    def __init__(self, names: dict[str, str], zero: str = "") -> None:
+        super().__init__({**names, NOTHING.name: zero} if zero else names)
+        self.zero = zero
 
     def _print_Symbol(self, expr: Any) -> str:
         return "tiles.TINY" if expr.name == "TINY" else super()._print_Symbol(expr)
@@ -53,7 +64,8 @@ class TilePrinter(TorchPrinter):
         return f"tl.abs({self._print(expr.args[0])})"
 
     def _print_sign(self, expr: Any) -> str:
-        return f"tiles.sign({self._print(expr.args[0])})"
+        text = f"tiles.sign({self._print(expr.args[0])})"
+        return f"({text} + {self.zero})" if self.zero else text
 
     def _print_log(self, expr: Any) -> str:
         inner = expr.args[0]
@@ -110,10 +122,18 @@ class TilePrinter(TorchPrinter):
         if clamped is not None:
             x, bound = (self._print(part) for part in clamped)
             return f"tl.minimum(tl.maximum({x}, -{bound}), {bound})"
-        if all(value.is_number for value, _ in expr.args):  # of the kernel's own type, not integers
+        if self.zero and stepped(expr):
+            parts = ((self._typed(value), condition) for value, condition in expr.args)
+            expr = sp.Piecewise(*parts, evaluate=False)
+        elif all(v.is_number for v, _ in expr.args):  # of the kernel's own type, not integers
             parts = ((sp.Float(value), condition) for value, condition in expr.args)
             expr = sp.Piecewise(*parts, evaluate=False)
         return self._branches(expr).replace("torch.where", "tl.where")
+
+    def _typed(self, value: Any) -> Any:
+        if value == 0:
+            return NOTHING
+        return sp.Add(value, NOTHING, evaluate=False) if value.is_number else value
 
     def _print_Mul(self, expr: Any) -> str:
         """Print quotients of a guarded sum one division after another: its square underflows."""
@@ -134,7 +154,8 @@ class TilePrinter(TorchPrinter):
         return str(self._print(value))
 
     def _print_Heaviside(self, expr: Any) -> str:
-        return f"tl.where({self._print(expr.args[0])} > 0, 1.0, 0.0)"
+        one, nothing = (f"1.0 + {self.zero}", self.zero) if self.zero else ("1.0", "0.0")
+        return f"tl.where({self._print(expr.args[0])} > 0, {one}, {nothing})"
 
     def _extreme(self, expr: Any, clamp: str, binary: str) -> str:
         text = self._print(expr.args[0])
@@ -157,18 +178,41 @@ def stepped(expr: Any) -> bool:
     return not found.free_symbols
 
 
+def rounds(expr: Any) -> bool:
+    """Return whether a number of an expression would become another one in float32: it is chosen
+    by a condition, or computed with such a number alone, before a tensor comes in."""
+    if not expr.free_symbols:
+        return bool(isinstance(expr, sp.Expr) and not in_float32(expr))
+    if isinstance(expr, sp.Add | sp.Mul):
+        numbers = [part for part in expr.args if stepped(part)]
+        if any(part.free_symbols for part in numbers) and any(map(_rounded, numbers)):
+            return True
+    elif isinstance(expr, sp.Expr) and stepped(expr):
+        return _rounded(expr)
+    return any(part.free_symbols and rounds(part) for part in expr.args)
+
+
+def _rounded(expr: Any) -> bool:
+    """Return whether a number outside of conditions is another one in float32."""
+    if isinstance(expr, sp.Piecewise):
+        return any(_rounded(value) for value, _ in expr.args)
+    if expr.is_number:
+        return not in_float32(expr)
+    return not isinstance(expr, sp.Heaviside | sp.sign) and any(map(_rounded, expr.args))
+
+
 def print_typed(expr: Any, names: dict[str, str], zero: str) -> str:
     """Write an expression so that it is of the type of ``zero``, also where it takes numbers alone,
     which conditions choose."""
-    if not (expr.free_symbols and stepped(expr)):
-        return print_tile(expr, names)
-    nothing = sp.Symbol("nothing_", real=True)
-    found = expr.replace(sp.Heaviside, lambda z, *_: sp.Piecewise((1, z > 0), (0, True)))
-    found = found.replace(
-        lambda part: isinstance(part, sp.Piecewise),
-        lambda part: sp.Piecewise(*((value + nothing, where) for value, where in part.args)),
-    ).replace(sp.sign, lambda z: sp.sign(z) + nothing)
-    return print_tile(found, {**names, "nothing_": zero})
+    if expr.free_symbols and stepped(expr):
+        return _of_type(expr, names, zero)
+    return print_exact(expr, names, zero)
+
+
+def print_exact(expr: Any, names: dict[str, str], zero: str) -> str:
+    """Write an expression so that each number is as exact as ``zero``'s type: one that stands alone
+    or that a condition chooses is float32 in Triton, which may round it."""
+    return _of_type(expr, names, zero) if rounds(expr) else print_tile(expr, names)
 
 
 def print_function(expr: Any, like: str) -> str:
@@ -180,3 +224,9 @@ def print_function(expr: Any, like: str) -> str:
 def print_tile(expr: Any, names: dict[str, str]) -> str:
     """Write an expression whose symbols stand for the given tiles, as Triton source."""
     return str(TilePrinter(names).doprint(steady(expr)))
+
+
+def _of_type(expr: Any, names: dict[str, str], zero: str) -> str:
+    if not expr.free_symbols or isinstance(expr, sp.sign):
+        return f"{zero} + {print_tile(expr, names)}"
+    return str(TilePrinter(names, zero).doprint(steady(expr)))

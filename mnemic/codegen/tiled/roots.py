@@ -11,7 +11,7 @@ from mnemic.codegen.curves import VARIABLE, Curve
 from mnemic.codegen.derivative import derivative
 from mnemic.codegen.plan import Call, Plan, Quantity
 from mnemic.codegen.tiled.axes import NoTiles
-from mnemic.codegen.tiled.printer import UnknownFunction, print_function, print_tile
+from mnemic.codegen.tiled.printer import UnknownFunction, print_exact, print_function
 from mnemic.codegen.words import in_words
 
 CURVE = '''@triton.jit
@@ -267,7 +267,9 @@ def _curve(root: _Root) -> str:
 def _partials(root: _Root) -> list[str]:
     assert root.curve.expr is not None
     symbols = {s.name: s for s in root.curve.expr.free_symbols}
-    values = {n: print_tile(derivative(root.curve.expr, symbols[n]), {}) for n in root.names}
+    zero = f"tl.zeros_like({VARIABLE})"
+    slopes = {n: derivative(root.curve.expr, symbols[n]) for n in root.names}
+    values = {n: print_exact(slope, {}, zero) for n, slope in slopes.items()}
     return [PARTIAL.format(name=n, value=value, **root.texts) for n, value in values.items()]
 
 

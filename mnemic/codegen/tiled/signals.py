@@ -5,7 +5,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen.error_functions import Signal
-from mnemic.codegen.tiled.printer import print_function, print_tile
+from mnemic.codegen.tiled.printer import print_exact, print_function, print_tile
 from mnemic.compiler.implicit import roots_of
 
 ERROR = '''@triton.jit
@@ -32,10 +32,14 @@ def functions(signal: Signal) -> tuple[str, str]:
     return (
         ERROR.format(parameters=parameters, norm=norm, body=body),
         ADJOINT.format(
-            parameters=parameters, norm=norm, roots=_roots(signal), slope=print_tile(slope, {}),
-            result=_adjoint(signal, residual),
+            parameters=parameters, norm=norm, roots=_roots(signal),
+            slope=print_exact(slope, {}, _zero(signal)), result=_adjoint(signal, residual),
         ),
     )  # fmt: skip
+
+
+def _zero(signal: Signal) -> str:
+    return f"tl.zeros_like({signal.parameters[0]})"
 
 
 def _named(signal: Signal) -> dict[Any, Any]:
@@ -52,8 +56,9 @@ def _roots(signal: Signal) -> str:
 def _adjoint(signal: Signal, residual: str) -> str:
     if signal.radial == 0:
         return "    return slope * grad"
+    radial = print_exact(signal.radial.xreplace(_named(signal)), {}, _zero(signal))
     return (
-        f"    radial = {print_tile(signal.radial.xreplace(_named(signal)), {})}\n"
+        f"    radial = {radial}\n"
         f"    along = tl.sum(({residual}) * grad, 1, keep_dims=True)\n"
         f"    return slope * grad + radial * along * ({residual})"
     )
