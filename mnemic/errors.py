@@ -48,8 +48,10 @@ def format_issue(issue: Issue) -> str:
     return line + (f" ({issue.hint})" if issue.hint else "")
 
 
-def nearest(word: str, allowed: Collection[str]) -> str | None:
+def nearest(word: str, allowed: Collection[str], least: float = _SIMILAR_ENOUGH) -> str | None:
     """Return the allowed word most like ``word``, or None where none is like it.
+
+    ``least`` of 100 is how like it has to be: 100 for the same letters.
 
     >>> nearest("hubber", ["dot", "l2", "huber"])
     'huber'
@@ -61,7 +63,7 @@ def nearest(word: str, allowed: Collection[str]) -> str | None:
         sorted(allowed),
         scorer=fuzz.ratio,
         processor=str.lower,
-        score_cutoff=_SIMILAR_ENOUGH,
+        score_cutoff=least,
     )
     return None if found is None else found[0]
 

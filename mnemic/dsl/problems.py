@@ -2,19 +2,23 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from pydantic_core import ErrorDetails
 
 from mnemic.dsl.axis import Entry
 from mnemic.dsl.coefficients import WORDS, Coefficient
-from mnemic.dsl.documents import Layers
+from mnemic.dsl.documents import Layers, dotted
+from mnemic.dsl.homes import home, home_of_part, kinds_with
 from mnemic.dsl.reading import Place
 from mnemic.dsl.shape import Shape, follow
 from mnemic.dsl.spec import Spec
 from mnemic.errors import Issue, nearest
 
 MOST: Final = 20
+ALMOST: Final = 75.0
+"""Of 100, how like a key has to be to one that is allowed here, to be taken for that at once."""
 _NAME: Final = "must be words of a-z and 0-9 joined by hyphens, the first letter no digit"
 
 
@@ -26,6 +30,8 @@ def issues(errors: Iterable[ErrorDetails], layers: Layers, root: type[Entry] = S
         if error["type"] == "extra_forbidden":
             shape = follow(Shape(root), error["loc"][:-1])[1]
         issue = _issue(error, place, shape, layers)
+        if error["type"] == "extra_forbidden" and root is Spec:
+            issue = _elsewhere(issue, str(place[-1]), dotted(place))
         found[place] = _either(found[place], issue) if place in found else issue
     return [*found.values()]
 
@@ -55,9 +61,15 @@ def places(errors: Iterable[ErrorDetails]) -> Iterator[tuple[Place, ErrorDetails
 
 
 def _either(one: Issue, other: Issue) -> Issue:
-    """Join the issues of two failed alternatives of one place into one."""
-    message = " or ".join(filter(None, (one.message, other.message)))
+    """Join the issues of two failed alternatives of one place into one.
+
+    Words allowed beside numbers become part of the message: ``must be at least 1, or all``.
+    """
     allowed = (*one.allowed, *other.allowed)
+    messages = [issue.message for issue in (one, other) if issue.message]
+    if allowed and messages:
+        return Issue(f"{' or '.join(messages)}, or {' or '.join(allowed)}", one.where, one.read)
+    message = " or ".join(messages)
     return Issue(message, one.where, one.read, allowed, nearest(one.read or "", allowed))
 
 
@@ -77,6 +89,16 @@ def _unknown_key(error: ErrorDetails, place: Place, shape: Shape, layers: Layers
     allowed = tuple(shape.fields()) + (("extends",) if shape.entry is Spec else ())
     key = str(place[-1])
     return Issue("unknown key", layers.where(place, key=True), key, allowed, nearest(key, allowed))
+
+
+def _elsewhere(issue: Issue, key: str, place: str) -> Issue:
+    """Return the issue of an unknown key with where in a spec it belongs, as far as that is known:
+    the kinds that have it here, a key that is spelt almost so, else another place."""
+    kinds = kinds_with(place)
+    if kinds:
+        return replace(issue, nearest=None, hint=f"'{key}' is an option of {' and '.join(kinds)}")
+    close = nearest(key, issue.allowed, ALMOST)
+    return replace(issue, nearest=close or home(key) or issue.nearest or home_of_part(key))
 
 
 def _unknown_kind(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> Issue:
@@ -139,9 +161,20 @@ def _other(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> I
 
 def _message(error: ErrorDetails) -> str:
     """Put pydantic's message in our words."""
-    text = error["msg"].removeprefix("Value error, ").replace(" after validation", "")
-    text = text.replace("a valid dictionary", "a mapping").replace("a valid tuple", "a list")
+    text = error["msg"].removeprefix("Value error, ")
+    for theirs, ours in _PLAIN.items():
+        text = text.replace(theirs, ours)
     return re.sub(r"^\w+ should ", "must ", text)
+
+
+_PLAIN: Final = {
+    " after validation": "", "a valid dictionary": "a mapping", "a valid tuple": "a list",
+    "a valid integer": "a whole number", "a valid number": "a number", "a valid string": "text",
+    "a valid boolean": "true or false", "be greater than or equal to": "be at least",
+    "be less than or equal to": "be at most", "be greater than": "be above",
+    "be less than": "be below",
+}  # fmt: skip
+"""What pydantic says, in the words of the page of the language."""
 
 
 def _shown(value: Any) -> str:

@@ -102,7 +102,7 @@ def test_every_error_is_reported_at_once(here: Path) -> None:
         " no digit: read 'Wrong'",
         "wrong.yaml:3:7: bias: read 'hubber', allowed: dot, l2, lp, huber, robust, quantile, expr;"
         " did you mean 'huber'?",
-        "wrong.yaml:4:9: window: must be a valid integer: read 'some', allowed: all",
+        "wrong.yaml:4:9: window: must be a whole number, or all: read 'some'",
         "wrong.yaml:6:3: retention.dekay: unknown key: read 'dekay', allowed: view, local, global,"
         " link, decay, row_decay, phase, order, constraint, normalize; did you mean 'decay'?",
         "wrong.yaml:7:11: retention.local.bregmann: unknown key: read 'bregmann', allowed: kind,"
@@ -111,15 +111,32 @@ def test_every_error_is_reported_at_once(here: Path) -> None:
         " elastic, lq",
         "wrong.yaml:9:21: optimizer.method: read 'mon', allowed: gd, momentum, implicit, exact,"
         " muon, adam, lion, adagrad, flow, batch, nonparametric; did you mean 'muon'?",
-        "wrong.yaml:9:42: optimizer.anchor.chunk: must be greater than or equal to 1: read '0'",
+        "wrong.yaml:9:42: optimizer.anchor.chunk: must be at least 1: read '0'",
         "wrong.yaml:11:19: memory.chain[1]: read 'mlq', allowed: linear, diagonal, mlp, glu,"
         " low-rank, nonparametric, interpolation, chain; did you mean 'mlp'?",
-        "wrong.yaml:12:14: memory.every[1]: must be a valid integer: read '2.5'",
+        "wrong.yaml:12:14: memory.every[1]: must be a whole number: read '2.5'",
         "wrong.yaml:13:31: weights.gamma: must be a number, an expression, a word or a mapping:"
         " read 'a list', allowed: learned, token, channel, outer",
-        "wrong.yaml:14:38: features.degree: must be a valid integer: read 'two'",
+        "wrong.yaml:14:38: features.degree: must be a whole number: read 'two'",
         "wrong.yaml:15:7: keys: must be a mapping: read '3'",
     ]
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("loss", "bias"), ("rate", "optimizer.rate"), ("learning_rate", "optimizer.rate"),
+        ("optimiser", "optimizer"), ("alpha", "retention.decay"), ("huber", "bias"),
+        ("retention.row-decay", "row_decay"), ("optimizer.decay", "retention.decay"),
+        ("optimizer.betas", "beta2"), ("block.num_heads", "heads"), ("chunk", None),
+    ],
+)  # fmt: skip
+def test_a_key_at_a_wrong_place_is_told_its_own(key: str, told: str | None) -> None:
+    above, _, last = key.rpartition(".")
+    with pytest.raises(InvalidSpec) as caught:
+        load({"name": "x", above: {last: 1}} if above else {"name": "x", last: 1})
+    (issue,) = (issue for issue in caught.value.issues if issue.message == "unknown key")
+    assert issue.nearest == told
 
 
 @pytest.mark.parametrize(
@@ -128,6 +145,17 @@ def test_every_error_is_reported_at_once(here: Path) -> None:
         ("bias: l2\n", "x.yaml:1:1: name: is missing"),
         ("name: x\nbias: lp\n", "x.yaml:2:7: bias.p: is missing"),
         ("name: x\nbias: {}\n", "x.yaml:2:7: bias: a mapping without 'kind': allowed: dot, l2,"),
+        (
+            "name: x\ndecay: token\n",
+            "x.yaml:2:1: decay: unknown key: read 'decay', allowed: mnemic, name, title, source,"
+            " features, memory, bias, weights, window, retention, optimizer, coefficients, keys,"
+            " readout, block, published, notes, extends; did you mean 'retention.decay'?",
+        ),
+        (
+            "name: x\nbias: {kind: l2, delta: 3}\n",
+            "x.yaml:2:18: bias.delta: unknown key: read 'delta', allowed: kind"
+            " ('delta' is an option of huber)",
+        ),
         (
             "name: x\nbias: {huber: 2}\n",
             "x.yaml:2:7: bias: a mapping without 'kind': allowed: dot, l2, lp, huber, robust,"
@@ -140,7 +168,7 @@ def test_every_error_is_reported_at_once(here: Path) -> None:
         ),
         (
             "name: x\nretention: {decay: {from: input, init: [0.1, 0.2, 0.3]}}\n",
-            "x.yaml:2:40: retention.decay.init: must be a valid number or must have at most 2"
+            "x.yaml:2:40: retention.decay.init: must be a number or must have at most 2"
             " items, not 3",
         ),
         ("name: x\nbias: [l2]\n", "x.yaml:2:7: bias: must be a word or a mapping with 'kind'"),

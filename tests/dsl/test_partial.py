@@ -45,7 +45,7 @@ block:
 TOLD = [
     "w.yaml:3:14: bias.kind: read 'hubber', allowed: dot, l2, lp, huber, robust, quantile, expr;"
     " did you mean 'huber'?",
-    "w.yaml:4:38: features.degree: must be less than or equal to 8: read '99'",
+    "w.yaml:4:38: features.degree: must be at most 8: read '99'",
     "w.yaml:8:15: memory.activation: a bracket is opened and never closed (column 5): read"
     " 'tanh(x'",
     "w.yaml:10:10: retention.decay: unknown symbol: read 'tokn', allowed: learned, token, channel,"
@@ -55,8 +55,8 @@ TOLD = [
     "w.yaml:16:3: optimizer.momentm: unknown key: read 'momentm', allowed: method, rate, momentum,"
     " beta2, epsilon, micro_steps, inner_steps, from, ns_steps, every, rate_at, anchor, solver;"
     " did you mean 'momentum'?",
-    "w.yaml:17:13: optimizer.ns_steps: must be less than or equal to 20: read '50'",
-    "w.yaml:18:9: window: must be greater than or equal to 1: read '0', allowed: all",
+    "w.yaml:17:13: optimizer.ns_steps: must be at most 20: read '50'",
+    "w.yaml:18:9: window: must be at least 1, or all: read '0'",
     "w.yaml:20:11: coefficients.lambda: a coefficient's name must not be a keyword of Python: read"
     " 'lambda'; did you mean 'lam'?",
     "w.yaml:21:16: coefficients.mine.from: read 'sky', allowed: parameter, input",

@@ -76,8 +76,7 @@ WRONG = {
     "robust, quantile, expr; did you mean 'huber'?",
     "window: {range: [4, 1]}": "s.yaml:3:17 window.range: the low end must be below the high end: "
     "read '[4, 1]'",
-    "window: {range: [0, 4]}": "s.yaml:3:9 window: must be greater than or equal to 1: read '0', "
-    "allowed: all",
+    "window: {range: [0, 4]}": "s.yaml:3:9 window: must be at least 1, or all: read '0'",
     "window: {range: [1, 4], lg: true}": "s.yaml:3:25 window.lg: unknown key: read 'lg', allowed: "
     "range, log, step; did you mean 'log'?",
     "optimizer: {rate: {range: [0, 1], log: true}}": "s.yaml:3:27 optimizer.rate.range: a range "
