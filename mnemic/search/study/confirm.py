@@ -86,13 +86,23 @@ def confirm(
         new: points found, by name.
         known: specs made by hand to compare with, by name.
     """
-    board = _Board(space, folder, told)
+    board = _Board(space, folder)
+    number, total = 0, len(list(_settings(space))) * (len(new) + len(known))
+
+    def tell(one: Confirmed) -> Confirmed:
+        nonlocal number
+        number += 1
+        where = f" with {one.setting}" if one.setting else ""
+        told(f"{number} of {total}: {one.name}{where} {one.why or one.skill}")
+        return one
+
     for setting in _settings(space):
-        found = list(side_by_side(partial(board.trained, setting), new, jobs, board.stopping))
-        best = max((one.skill for one in found if one.skill), key=_mean, default=None)
+        of_new = side_by_side(partial(board.trained, setting), new, jobs, board.stopping)
+        skills = [tell(one).skill for one in of_new]
+        best = max((skill for skill in skills if skill), key=_mean, default=None)
         compared = partial(board.compared, setting, best)
-        for _ in side_by_side(compared, known, jobs, board.stopping):
-            pass
+        for one in side_by_side(compared, known, jobs, board.stopping):
+            tell(one)
     return board.results
 
 
@@ -131,8 +141,8 @@ def _settings(space: Space) -> Iterator[_Setting]:
 class _Board:
     """What is confirmed so far, kept in a file, and how a spec is trained."""
 
-    def __init__(self, space: Space, folder: Path, told: Callable[[str], None]) -> None:
-        self.space, self.folder, self.told = space, folder, told
+    def __init__(self, space: Space, folder: Path) -> None:
+        self.space, self.folder = space, folder
         self.stopping, self.writing = Event(), Lock()
         self.kept = {(one.setting, one.name): (one, digest) for one, digest in _load(space, folder)}
         self.done = {run.key: run for one, _ in self.kept.values() for run in one.runs if run.key}
@@ -195,8 +205,6 @@ class _Board:
             self.kept[setting.label, name] = (found, spec_hash(spec))
             plain = [{**asdict(one), "spec": digest} for one, digest in self.kept.values()]
             write_json(self.folder / NAME, {"space": self.space.hash, "confirmed": plain})
-        where = f" with {setting.label}" if setting.label else ""
-        self.told(f"confirmed {name}{where}: {found.why or found.skill}")
         return found
 
 

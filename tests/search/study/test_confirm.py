@@ -99,7 +99,7 @@ def test_longer_and_wider_are_settings_of_their_own(trained, tmp_path):
     ]  # fmt: skip
     assert {job[2:] for job in trained} == {(3, 8), (6, 8), (3, 24)}
     assert set(intervals(found, "2x steps")) == {"deltanet", "retnet"}
-    assert lines[2].startswith("confirmed deltanet with 2x steps: 0.9")
+    assert lines[2].startswith("3 of 6: deltanet with 2x steps 0.9")
     assert confirmed(asked, tmp_path) == found
 
 
