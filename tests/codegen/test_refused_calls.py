@@ -1,5 +1,6 @@
 """Arguments that an operator or a layer cannot take: one message that says what was read."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -152,14 +153,42 @@ def test_arguments_by_place_that_go_by_name_are_told() -> None:
         (lambda: layer.step(x[:, 0], state, "auto"), "gated-deltanet: layer.step: read 3 arguments "
          "by their places, allowed: x_t, state; by name: form=, state_dtype="),
         (lambda: rule(q, q, q, final), "gated-deltanet: rule: read 4 arguments by their places, "
-         "allowed: q, k, v; by name: form=, initial_state=, output_final_state=, params=, "
-         "cu_seqlens=, mask=, chunk_size=, states_at=, state_dtype=; did you mean "
-         "initial_state=?"),
+         "allowed: q, k, v; by name: eta=, log_alpha=, form=, initial_state=, "
+         "output_final_state=, params=, cu_seqlens=, mask=, chunk_size=, states_at=, "
+         "state_dtype=; did you mean initial_state=?"),
     ]  # fmt: skip
     for call, told in calls:
         with pytest.raises(ValueError, match="by their places") as caught:
             call()
         assert str(caught.value) == told
+
+
+@pytest.mark.parametrize("name", ["gla"])
+def test_a_rule_tells_what_its_methods_take_by_place(name: str) -> None:
+    """Too many arguments and too few were once bare TypeErrors of Python's."""
+    rule = mnemic.compile(name).operator
+    q = torch.zeros(1, 2, 1, 4)
+    many = "read 4 arguments by their places, allowed: q, k, v; by name: log_alpha=, "
+    calls: list[tuple[Callable[[], Any], str]] = [
+        (lambda: rule(q, q, q, {}), f"{name}: rule: {many}form=, initial_state=, "
+         "output_final_state=, params=, cu_seqlens=, mask=, chunk_size=, states_at=, "
+         "state_dtype=; did you mean initial_state=?"),
+        (lambda: rule.begin(q, q, q, q), f"{name}: rule.begin: {many}params="),
+        (lambda: rule(q, log_alpha=q), f"{name}: rule: missing: k, v; allowed: q, k, v, log_alpha"),
+        (lambda: rule.begin(k=q), f"{name}: rule.begin: missing: q, v; allowed: q, k, v, "
+         "log_alpha"),
+        (lambda: rule(q, q, q, k=q, log_alpha=q), f"{name}: rule: k: read by its place and by "
+         "name"),
+        (lambda: rule.read(q), f"{name}: rule.read: missing: state; allowed: q, state"),
+        (lambda: rule.read(q, {}, (1, 4)), f"{name}: rule.read: read 3 arguments by their places, "
+         "allowed: q, state; by name: params=, sizes="),
+    ]  # fmt: skip
+    for call, told in calls:
+        with pytest.raises(ValueError, match=f"^{name}: rule") as caught:
+            call()
+        assert str(caught.value) == told
+    assert "log_alpha" not in inspect.signature(rule.read).parameters
+    assert tuple(inspect.signature(rule).parameters)[:3] == ("q", "k", "v")
 
 
 def test_states_of_layers_and_of_rules_have_names_of_their_own() -> None:

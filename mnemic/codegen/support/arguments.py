@@ -1,8 +1,7 @@
 """Checks of an operator's arguments: one clear error each, before anything is computed."""
 
 import difflib
-import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -197,25 +196,6 @@ def one_of(signature: Signature, what: str, word: str, allowed: Collection[str])
         hint = f"; did you mean '{close[0]}'?" if close else ""
         names = ", ".join(allowed) or "none"
         raise fail(signature, f"{what}: read '{word}', allowed: {names}{hint}")
-
-
-def check_placed(
-    signature: Signature, what: str, function: Callable[..., Any], given: Sequence[Any]
-) -> None:
-    """Refuse arguments beyond those that a function takes by their places, with those that it
-    takes by name; a mapping among them is told as the state that it must be."""
-    known = [p for name, p in inspect.signature(function).parameters.items() if name != "self"]
-    placed = [p.name for p in known if p.kind is p.POSITIONAL_OR_KEYWORD]
-    named = [p.name for p in known if p.kind is p.KEYWORD_ONLY]
-    extra = given[len(placed) :]
-    if not extra or not named:
-        return
-    told = f"read {len(given)} arguments by their places, allowed: {', '.join(placed)}"
-    names = ", ".join(f"{name}=" for name in named)
-    states = [name for name in named if name in ("state", "initial_state")]
-    meant = isinstance(extra[0], Mapping) and states
-    hint = f"; did you mean {states[0]}=?" if meant else ""
-    raise fail(signature, f"{what}: {told}; by name: {names}{hint}")
 
 
 def _check_tensor(signature: Signature, name: str, tensor: Any) -> None:

@@ -9,15 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import boundaries, choice, kept, kept_in, packing
-from .arguments import (
-    check,
-    check_choices,
-    check_params,
-    check_placed,
-    check_state,
-    fail,
-    one_of,
-)  # fmt: skip
+from .arguments import check, check_choices, check_params, check_state, fail, one_of
 from .buffers import debugging
 from .calls import Form, States, parameters
 from .diverged import check_output
@@ -25,6 +17,7 @@ from .documents import Documents
 from .launched import TILE, form_of, tracked
 from .outside import outside_graphs
 from .pickled import by_name
+from .placed import refusing_places
 from .positions import emptied, live_alone, live_first, put_back, taken
 from .reading import Reader, Reading, readable
 from .run import Run
@@ -32,6 +25,17 @@ from .scanned import unknown
 from .signature import Coefficient, Signature
 from .slices import keep_what_is_saved
 from .transforms import host_reads
+
+
+def taking(rule: Any) -> tuple[str, ...]:
+    """Return the keys and coefficients that a rule takes."""
+    return (*rule.signature.keys, *rule.coefficients)
+
+
+def needed_to_read(rule: Any) -> tuple[str, ...]:
+    """Return the coefficients that reading a rule's memory takes."""
+    found: tuple[str, ...] = rule.reading
+    return found
 
 
 @dataclass(frozen=True)
@@ -85,12 +89,13 @@ class Operator:
     def __reduce_ex__(self, protocol: Any) -> Any:
         return by_name(self, "rule") or super().__reduce_ex__(protocol)
 
+    @refusing_places("rule", taking)
     def __call__(
         self,
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        *placed: Any,
+        *,
         form: str = "auto",
         initial_state: Mapping[str, Tensor] | None = None,
         output_final_state: bool = False,
@@ -118,8 +123,6 @@ class Operator:
         """
         if torch.compiler.is_dynamo_compiling():
             keep_what_is_saved()
-        if placed:
-            check_placed(self.signature, "rule", type(self).__call__, (q, k, v, *placed))
         check(self.signature, q, k, v, coefficients, mask, cu_seqlens)
         one_of(self.signature, "form", form, ("auto", *self.forms))
         check_choices(self.signature, initial_state, params, chunk_size)
@@ -155,6 +158,7 @@ class Operator:
             return out.to(dtype), told
         return out.to(dtype), told, kept_in.rounded(self.signature, between, state_dtype)
 
+    @refusing_places("rule.begin", taking)
     def begin(
         self, q: Tensor, k: Tensor, v: Tensor, *, params: Mapping[str, Tensor] | None = None,
         **coefficients: Tensor,
@@ -187,6 +191,7 @@ class Operator:
         seen = () if self.reader is None else parameters(self.reader)
         return tuple(name for name in self.state if name in (*seen, "position", "angle"))
 
+    @refusing_places("rule.read", needed_to_read)
     def read(
         self,
         q: Tensor,

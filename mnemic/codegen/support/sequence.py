@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from . import boundaries, kept, kept_in, packing, pool, positions
-from .arguments import check_masks, check_placed, fail, one_of
+from .arguments import check_masks, fail, one_of
 from .outside import outside_graphs
 from .pickled import Pickled
+from .placed import check_placed
 from .signature import Signature
 from .transforms import host_reads
 from .vectors import States
