@@ -4,7 +4,9 @@ import ast
 import re
 from functools import cache
 
-from mnemic.codegen.package import SUPPORT
+from mnemic.codegen.flat.modules import Name, modules
+from mnemic.codegen.flat.reach import Folder
+from mnemic.codegen.package import support_files
 
 SHAPES = re.compile(r"[:;,]? *(?:→|\[(?:\.\.\.|M,|B,)|see ``|``).*")
 """Where a first line goes on about shapes, or about other functions."""
@@ -21,18 +23,33 @@ def in_words(function: str) -> str:
     >>> in_words("recall_rows"), in_words("accumulate_blended")
     ('M x for every row', 'accumulate blended')
     """
-    line = _first_lines().get(function, "")
+    line = first_line(function)
     begun = COMPUTES.match(line)
     told = SHAPES.sub("", line[begun.end() :]).rstrip(" .:;,") if begun else ""
     return told if len(told) > 1 else function.replace("_", " ")
 
 
+def first_line(function: str) -> str:
+    """Return the first line of the docstring of the function that an operation calls by this name,
+    in PyTorch or, where that has none, on tiles; empty where neither has one.
+
+    It is read from the sources, which needs no torch.
+    """
+    folder = _support()
+    for place in ("support.ops", "support.tiles"):
+        found = folder.definition(Name(place, function))
+        if found is not None and found.name:
+            return _docstring(folder, found).partition("\n")[0]
+    return ""
+
+
+def _docstring(folder: Folder, of: Name) -> str:
+    for statement in folder.modules[of.module].statements:
+        if of.name in statement.defined and isinstance(statement.node, ast.FunctionDef):
+            return ast.get_docstring(statement.node) or ""
+    return ""
+
+
 @cache
-def _first_lines() -> dict[str, str]:
-    """Read the first line of every function's docstring from its source, which needs no torch."""
-    found: dict[str, str] = {}
-    for path in sorted(SUPPORT.glob("*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-                found.setdefault(node.name, (ast.get_docstring(node) or "").partition("\n")[0])
-    return found
+def _support() -> Folder:
+    return Folder(modules(support_files()))

@@ -11,8 +11,9 @@ from packaged import rule_of
 import mnemic
 from mnemic.codegen import available as forms
 from mnemic.codegen import slots
+from mnemic.codegen.ops import OPERATIONS
 from mnemic.codegen.package import SUPPORT
-from mnemic.codegen.words import _first_lines, in_words
+from mnemic.codegen.words import first_line, in_words
 
 CODEGEN = Path(forms.__file__).parent
 INTERNAL = re.compile(r"\bops\b|\b[a-z]+\.[a-z]|\w_\w{3}|``|\[\.\.\.")
@@ -57,10 +58,22 @@ def test_no_refusal_prints_what_only_generated_code_knows() -> None:
 
 
 def test_every_operation_has_words() -> None:
-    for function in _first_lines():
+    for function in OPERATIONS:
         words = in_words(function)
         assert words
         assert not INTERNAL.search(re.sub(r"\w_[\w{]+", "", words)), (function, words)
+
+
+def test_words_are_those_of_the_function_that_generated_code_calls() -> None:
+    """Two modules of the support package may have functions of one name."""
+    from mnemic.codegen.support import ops
+
+    called = {name: getattr(ops, name).__doc__ for name in OPERATIONS if hasattr(ops, name)}
+    assert len(called) > 100
+    told = {name: (doc or "").partition("\n")[0] for name, doc in called.items()}
+    assert {name: first_line(name) for name in called} == told
+    assert in_words("turned").startswith("[x cos Ω, x sin Ω]")
+    assert in_words("solved") == "L⁻¹ x"
 
 
 def test_a_support_function_is_found_by_its_name() -> None:
