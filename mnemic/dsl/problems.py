@@ -26,6 +26,8 @@ def issues(errors: Iterable[ErrorDetails], layers: Layers, root: type[Entry] = S
     """Return one issue for each place that is wrong; ``root`` is the model."""
     found: dict[Place, Issue] = {}
     for error in errors:
+        if _enough(error):
+            continue
         place, shape = follow(Shape(root), error["loc"])
         if error["type"] == "extra_forbidden":
             shape = follow(Shape(root), error["loc"][:-1])[1]
@@ -34,6 +36,12 @@ def issues(errors: Iterable[ErrorDetails], layers: Layers, root: type[Entry] = S
             issue = _elsewhere(issue, str(place[-1]), dotted(place))
         found[place] = _either(found[place], issue) if place in found else issue
     return [*found.values()]
+
+
+def _enough(error: ErrorDetails) -> bool:
+    """Return whether a list is called too short although it is not: an item of it that is wrong,
+    and is told so, was not counted."""
+    return error["type"] == "too_short" and len(error["input"]) >= error["ctx"]["min_length"]
 
 
 def given(errors: Iterable[ErrorDetails]) -> list[ErrorDetails]:

@@ -122,6 +122,16 @@ def test_every_error_is_reported_at_once(here: Path) -> None:
     ]
 
 
+def test_a_list_whose_items_are_wrong_is_not_too_short(here: Path) -> None:
+    write(here, "wrong", "mnemic: 1\nname: wrong\nmemory: {chain: [{depth: 2}], every: [2]}\n")
+    assert message("wrong.yaml") == (
+        "wrong.yaml:3:18: memory.chain[0]: a mapping without 'kind': allowed: linear, diagonal,"
+        " mlp, glu, low-rank, nonparametric, interpolation, chain"
+    )
+    write(here, "wrong", "mnemic: 1\nname: wrong\nmemory: {chain: [], every: []}\n")
+    assert "memory.chain: must have at least 1 item" in message("wrong.yaml")
+
+
 @pytest.mark.parametrize(
     ("key", "told"),
     [
