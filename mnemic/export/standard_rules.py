@@ -131,11 +131,47 @@ def _logarithm(decay: Any) -> Any | None:
 
 
 def _positive_of_heads(decay: Any) -> bool:
-    """Return whether a decay of the head alone is above 0 at each head tried, up to 64 heads."""
+    """Return whether a decay of the head alone is proved to be above 0, for any head of any number
+    of heads: H = h + 1 + as many heads as come behind."""
     if not decay.free_symbols <= {HEAD, HEADS}:
         return False
-    heads = [(h, H) for H in (1, 2, 4, 16, 64) for h in range(H)]
-    return all(decay.subs({HEAD: h, HEADS: H}).evalf() > 0 for h, H in heads)
+    before, behind = (sp.Symbol(name, nonnegative=True) for name in ("before", "behind"))
+    told = {HEAD: before, HEADS: before + behind + 1}
+    return _above_zero(decay.subs(told, simultaneous=True), may_be_zero=False)
+
+
+def _above_zero(value: Any, *, may_be_zero: bool) -> bool:
+    """Return whether f > 0 (or f ≥ 0) is proved where all symbols are at least 0: at once, or since
+    f is smooth and rises along one of them from where it is proved, or falls to where it is."""
+    if value.is_positive or (may_be_zero and value.is_nonnegative):
+        return True
+    if not _smooth(value):
+        return False
+    for symbol in sorted(value.free_symbols, key=str):
+        slope = sp.factor(sp.diff(value, symbol))
+        if slope.is_nonnegative:
+            return _above_zero(value.subs(symbol, 0), may_be_zero=may_be_zero)
+        if slope.is_nonpositive:
+            end = sp.limit(value, symbol, sp.oo)
+            return _above_zero(end, may_be_zero=may_be_zero or bool(slope.is_negative))
+    return False
+
+
+def _smooth(value: Any) -> bool:
+    """Return whether an expression is made of functions without jumps and poles where its symbols
+    are at least 0."""
+    whole = (sp.Add, sp.Mul, sp.exp, sp.Symbol, sp.Number, sp.NumberSymbol)
+    for part in sp.preorder_traversal(value):
+        if isinstance(part, sp.Pow):
+            power = part.exp
+            if not (part.base.is_positive or (power.is_integer and power.is_nonnegative)):
+                return False
+        elif isinstance(part, sp.log):
+            if not part.args[0].is_positive:
+                return False
+        elif not isinstance(part, whole):
+            return False
+    return True
 
 
 def _finite(value: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import sympy as sp
 import torch
 from standard_specs import FOUND
 from tiers import first_only
@@ -86,6 +87,25 @@ def test_no_name_decides(rule: str) -> None:
 )
 def test_a_rule_that_is_none_of_them(name: str, why: str) -> None:
     assert standard(derive(name)) is None, why
+
+
+DECAYS = {
+    "1 - 2**(-5 - h)": True, "1 - 1/(2 + h)": True, "exp(-2**(-8*(h + 1)/H))": True,
+    "1 - 2**(-5 - 3*h/H)": True, "1 - h/(H + 1)": True,
+    "1 - h/80": False, "1 - H/100": False, "1 - 1/(1 + h)": False, "(h - 99)/(h - 100)": False,
+}  # fmt: skip
+"""Decays by head, and whether each is above 0 at every head of any number of heads."""
+
+
+@pytest.mark.parametrize("decay", DECAYS)
+def test_a_decay_by_head_is_above_zero_for_any_number_of_heads(decay: str) -> None:
+    h, many = sp.Symbol("h"), sp.Symbol("H")
+    value = sp.lambdify((h, many), sp.sympify(decay, locals={"h": h, "H": many}))
+    heads = [(i, n) for n in (1, 2, 65, 100, 150) for i in (0, 1, n // 2, n - 1) if i < n]
+    assert all(float(value(i, n)) > 0 for i, n in heads) is DECAYS[decay]
+    spec = {"mnemic": 1, "name": "by-head", "bias": "dot", "retention": {"decay": decay}}
+    found = standard(derive(spec))
+    assert (found is not None and found.update_rule == "gated") is DECAYS[decay]
 
 
 @pytest.mark.full
