@@ -84,7 +84,7 @@ def test_what_is_alive_decides_on_rows(interpreter) -> None:
     assert small[0] == 8
 
 
-def memories(name: str) -> list[int]:
+def memories(name: str | dict) -> list[int]:
     """How many tiles as large as the memory are alive, of a token and of its gradient."""
     rule = pipeline.derive(name)
     text = module.fused_kernels(rule, module.plans(rule), {}).text
@@ -99,6 +99,18 @@ def test_searches_for_roots_are_counted(monkeypatch: pytest.MonkeyPatch) -> None
     assert form > plain
     assert gradient >= plain_gradient
     assert form - plain <= 3
+
+
+def test_the_search_in_a_link_s_gradient_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The entries are looked for once more where the link is differentiated."""
+    spec = {
+        "mnemic": 1, "name": "own", "bias": "l2", "optimizer": {"rate": "token"},
+        "retention": {"local": {"bregman": "exp(w) + w**2"}},
+    }  # fmt: skip
+    form, gradient = memories(spec)
+    monkeypatch.setattr(alive, "BACK", "no such function")
+    assert memories(spec)[0] == form
+    assert memories(spec)[1] == gradient - 1  # those of the form's search, which came next
 
 
 def test_windows_are_counted(interpreter) -> None:

@@ -7,6 +7,7 @@ from math import prod
 
 from mnemic.codegen.ops import OPERATIONS
 from mnemic.codegen.ops.operation import Tile
+from mnemic.codegen.ops.pulled import BACK
 from mnemic.codegen.plan import Call, Map, Quantity
 from mnemic.codegen.tiled import roots
 from mnemic.codegen.tiled.layout import ROWS, SOURCES, Held, Layout, Row
@@ -129,7 +130,8 @@ def _searches(quantity: Quantity) -> bool:
     """Return whether a quantity takes a search for a root, entry by entry."""
     op = quantity.op
     if isinstance(op, Call):
-        return op.function.startswith(roots.FUNCTIONS)
+        of = dict(op.options)["of"] if op.function == BACK else op.function
+        return str(of).startswith(roots.FUNCTIONS)
     return isinstance(op, Map) and bool(roots_of(op.expr))
 
 
