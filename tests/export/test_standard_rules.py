@@ -90,7 +90,7 @@ def test_a_rule_that_is_none_of_them(name: str, why: str) -> None:
 
 
 DECAYS = {
-    "1 - 2**(-5 - h)": True, "1 - 1/(2 + h)": True, "exp(-2**(-8*(h + 1)/H))": True,
+    "1 - 2**(-5 - h)": True, "1 - 1/(2 + h)": True, "exp(-(h + 1)/H)": True,
     "1 - 2**(-5 - 3*h/H)": True, "1 - h/(H + 1)": True,
     "1 - h/80": False, "1 - H/100": False, "1 - 1/(1 + h)": False,
 }  # fmt: skip
