@@ -43,7 +43,7 @@ def main(
     with TemporaryDirectory() as folder:
         for name in specs or names():
             try:
-                spec = load(name) if own else in_block(load(name), shared)
+                spec = load(name) if own else in_block(load(name), shared, dim)
             except InvalidSpec as error:
                 found[name] = {"failed": str(error).splitlines()[0]}
                 continue

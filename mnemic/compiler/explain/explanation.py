@@ -7,7 +7,17 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.explain import at_zero, beginning, flat, idle, printing, steep, still, unreal
+from mnemic.compiler.explain import (
+    at_zero,
+    beginning,
+    even,
+    flat,
+    idle,
+    printing,
+    steep,
+    still,
+    unreal,
+)
 from mnemic.compiler.explain.cost import Cost
 from mnemic.compiler.explain.cost_hybrids import layer_cost
 from mnemic.compiler.explain.dialect import dialect
@@ -104,6 +114,7 @@ def warned(rule: Rule) -> tuple[str, ...]:
         still.warning(rule),
         steep.warning(rule),
         flat.warning(rule),
+        even.warning(rule),
         pace(rule),
     )
     return tuple(line for line in found if line is not None)

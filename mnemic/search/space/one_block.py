@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, Final
 
@@ -9,11 +10,15 @@ from mnemic.dsl import combinations
 from mnemic.dsl.block import Block
 from mnemic.dsl.documents import Layers
 from mnemic.dsl.load import load
+from mnemic.dsl.memory import Memory, Nonparametric
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, Issue
 from mnemic.search.space.choices import choices, parse
 from mnemic.search.space.contradictions import contradictions
 from mnemic.search.space.space import Space
+
+HEAD: Final = 64
+"""Channels of a head where a block does not say."""
 
 OWN: Final = ("scale",)
 """Entries that stay a spec's own where the shared block does not write them. ``scale`` multiplies
@@ -50,18 +55,37 @@ def with_block(space: Space, source: str) -> Space:
     return replace(space, document=document, root=root)
 
 
-def in_block(spec: Spec, block: Block) -> Spec:
+def in_block(spec: Spec, block: Block, dim: int) -> Spec:
     """Return the spec with another block around it; `OWN` entries that it leaves out are kept.
+
+    A similarity in s = k·q/√d_k is meant for keys and queries whose entries have variance one.
+    Where the block makes unit vectors of them and the spec's own does not, s would lie within
+    ±1/√d_k, and all pairs weigh nearly the same; so the spec gets the scale √d_k, with which s has
+    the variance that it had.
+
+    Args:
+        dim: channels of the model, from which the heads' follow.
 
     Raises:
         InvalidSpec: the spec and the block contradict each other.
     """
     own = {name: getattr(spec.block, name) for name in OWN if name not in block.model_fields_set}
-    found = spec.model_copy(update={"block": block.model_copy(update=own)})
+    changed = {"block": block.model_copy(update=own), "memory": _scaled(spec, block, dim)}
+    found = spec.model_copy(update=changed)
     issues = [*combinations.issues(found), *contradictions(found)]
     if issues:
         raise InvalidSpec([replace(i, where=f"{spec.name} {i.where}".strip()) for i in issues])
     return found
+
+
+def _scaled(spec: Spec, block: Block, dim: int) -> Memory:
+    """Return the memory, with the scale that unit vectors ask for where s loses its spread."""
+    memory = spec.memory
+    shortened = block.qk_norm == "l2" and spec.block.qk_norm == "none"
+    if not (isinstance(memory, Nonparametric) and memory.scale is None and shortened):
+        return memory
+    width = block.key_dim or max(1, dim // (block.heads or max(1, dim // HEAD)))
+    return memory.model_copy(update={"scale": math.sqrt(width)})
 
 
 def _written(block: Block) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def fitted(space: Space, spec: Spec) -> Spec:
     if "block" not in items or chosen(items["block"]):
         return spec
     block = load({"name": "block", "block": space.document.data["block"]}).block
-    return in_block(spec, block)
+    return in_block(spec, block, space.settings.model.dim)
 
 
 def confirm(

@@ -1,0 +1,41 @@
+"""Whether weights of kept pairs can differ at all on the keys and queries that the block makes."""
+
+import math
+
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.rule import Rule
+from mnemic.dsl.memory import Nonparametric
+
+WIDTH = 64
+"""Channels of a head whose block does not say."""
+
+APART = 2.0
+"""How many times as much the nearest key weighs as the farthest, at least, to be no plain mean."""
+
+
+def warning(rule: Rule) -> str | None:
+    """Warn where unit vectors leave s = k·q/√d_k, and with it all weights, nearly the same.
+
+    Between k = −q and k = q it moves by 2/√d_k, where entries of variance one would move it by
+    about ±1 from key to key.
+    """
+    problem, block = rule.problem, rule.problem.spec.block
+    memory, stated = problem.spec.memory, problem.similarity
+    if not isinstance(memory, Nonparametric) or stated is None or block.qk_norm != "l2":
+        return None
+    if memory.scale is not None or stated.free_symbols - {sym.s}:
+        return None
+    width, length = block.key_dim or WIDTH, abs(block.scale or 1.0)
+    most = length / math.sqrt(width)
+    ends = [sp.N(stated.subs(sym.s, end)) for end in (-most, most)]
+    if not all(end.is_real and end > 0 for end in ends) or max(ends) >= APART * min(ends):
+        return None
+    return (
+        "All pairs weigh nearly the same: keys and queries are unit vectors (block.qk_norm: l2), "
+        f"so s = k·q/√d_k lies within ±{most:.3g} for {width} channels, and no pair weighs more "
+        f"than {float(max(ends) / min(ends)):.3g} times another. Write memory.scale: "
+        f"{math.sqrt(width):.3g}, √d_k, which gives s the spread that it has for entries of size "
+        "one, or block.qk_norm: none."
+    )
