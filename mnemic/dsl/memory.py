@@ -113,7 +113,8 @@ class Nonparametric(Memory):
         default=0, ge=0, le=1, description="0 for a weighted mean, 1 for a local line"
     )
     scale: float | None = Field(
-        default=None, description="what k·q is multiplied by in s; 1/√d_k without"
+        default=None,
+        description="what k·q is multiplied by in s; 1/√d_k without. Unit vectors ask for √d_k",
     )
     ridge: Scalar = Field(default=ONE, description="ridge of a local line's slope, at least 0")
 
