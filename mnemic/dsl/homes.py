@@ -29,7 +29,7 @@ def home(key: str) -> str | None:
     """
     word = OTHERS.get(key, key)
     for names in (_options(), _coefficients(), _kinds()):
-        if word in names:
+        if word in names and len(word) > 1:  # a letter may stand for anything
             return names[word]
     return None
 

@@ -139,12 +139,17 @@ def _no_kind(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) ->
 
 def _no_word(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> Issue:
     """Return the issue of a value that is neither a word nor a mapping where one is expected."""
+    if not place and error["input"] is None:
+        where = layers.where(place)
+        return Issue("is empty; a spec has a name at least", where, hint="name: my-rule")
     words: tuple[str, ...] = ()
     message = "must be a mapping"
     if shape.family is not None:
         words, message = shape.family.words(), "must be a word or a mapping with 'kind'"
     elif shape.entry is not None and issubclass(shape.entry, Coefficient):
         words, message = tuple(WORDS), "must be a number, an expression, a word or a mapping"
+    elif shape.short_forms:
+        message = "must be a text or a mapping"
     return Issue(message, layers.where(place), _shown(error["input"]), words)
 
 
@@ -163,8 +168,10 @@ def _name(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> Is
 
 def _other(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> Issue:
     given = error["input"]
-    read = None if isinstance(given, Mapping | list | tuple) else _shown(given)
-    return Issue(_message(error), layers.where(place), read)
+    told = error["type"] in ("dict_type", "tuple_type") or not isinstance(
+        given, Mapping | list | tuple
+    )
+    return Issue(_message(error), layers.where(place), _shown(given) if told else None)
 
 
 def _message(error: ErrorDetails) -> str:

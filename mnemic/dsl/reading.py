@@ -173,8 +173,7 @@ class _Composer:
         try:
             event: events.Event = self.loader.get_event()  # type: ignore[no-untyped-call]
         except yaml.MarkedYAMLError as error:
-            problem = error.problem or "not YAML"
-            hint = "indent with spaces" if r"'\t'" in problem else ""
+            problem, hint = _told(error.problem or "not YAML")
             self.stop(_position(error.problem_mark) or self.at, problem, hint=hint)
         except (ValueError, OverflowError):  # "\UFFFFFFFF", a %YAML of 5,000 digits
             at = _position(self.loader.get_mark()) or self.at
@@ -289,6 +288,38 @@ class _Composer:
         return value
 
 
+_WORDS: Final = {
+    "'<stream end>'": "the end of the text", "'<scalar>'": "a text",
+    "<block end>": "the end of an indented part", "'<block mapping start>'": "a new mapping",
+    "'<block sequence start>'": "a new list", "<document start>": "the end of the document",
+    "unexpected end of stream": "the end of the text where a quote is to close",
+}  # fmt: skip
+"""What PyYAML calls its tokens, and what a reader sees there."""
+
+_HINTS: Final = {
+    r"'\t'": "indent with spaces",
+    "mapping values are not allowed here": (
+        "keys of one mapping begin in one column; a text with ': ' in it is quoted"
+    ),
+    "could not find expected ':'": "a key ends in ': '; lines of one mapping begin in one column",
+    "end of an indented part": "lines of one mapping or list begin in one column",
+    "cannot start any token": "quote a text that begins so",
+}
+"""What to do, by a part of what is told."""
+
+
+def _told(problem: str) -> tuple[str, str]:
+    """Return what PyYAML tells in words of the text, and what to do about it.
+
+    >>> _told("expected <block end>, but found '<scalar>'")[0]
+    'expected the end of an indented part, but found a text'
+    """
+    for theirs, ours in _WORDS.items():
+        problem = problem.replace(theirs, ours)
+    hints = (hint for part, hint in _HINTS.items() if part in problem)
+    return problem, next(hints, "")
+
+
 def _collection(at: Position, keys: tuple[_Scalar, ...] | None, values: list[_Node]) -> _Collection:
     size = 1 + len(keys or ()) + sum(value.size for value in values)
     height = 1 + max((value.height for value in values), default=0)
@@ -305,7 +336,8 @@ def _clean(text: str | bytes, source: str) -> str:
     except UnicodeDecodeError as error:
         at = _end(raw[: error.start].decode("utf-8"))
         message = f"not UTF-8: byte {raw[error.start]:#04x}"
-        raise InvalidSpec([_issue(source, at, message)]) from error
+        hint = "save the file as UTF-8"
+        raise InvalidSpec([_issue(source, at, message, hint=hint)]) from error
     if found := _NOT_YAML.search(text):
         at = _end(text[: found.start()])
         raise InvalidSpec([_issue(source, at, "a control character", found[0])])

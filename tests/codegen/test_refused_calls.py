@@ -239,3 +239,29 @@ def test_layers_and_rules_print_their_names_and_sizes() -> None:
 def test_a_first_token_needs_no_state() -> None:
     layer, x = mnemic.compile("gated-deltanet").layer(16, heads=2), torch.randn(1, 16)
     torch.testing.assert_close(layer.step(x)[0], layer.step(x, None)[0])
+
+
+def test_what_a_layer_is_given_is_told_by_the_names_that_it_has() -> None:
+    layer = mnemic.compile("gated-deltanet").layer(8, heads=2)
+    x = torch.randn(2, 5, 8)
+    _, state = layer(x, output_state=True)
+    calls = {
+        r"x: read ndarray, a torch.Tensor is needed": lambda: layer(x.numpy()),
+        r"x_t: read shape \[2, 1, 8\], expected \[B, 8\]": lambda: layer.step(x[:, :1], state),
+        r"x_t: read shape \[2, 5, 8\], expected \[B, 8\]": lambda: layer.advance(x, state),
+        r"state\['W'\]: read shape \[2, 2, 4, 4\], expected \[1, …\]": lambda: layer(
+            x[:1], state=state
+        ),
+        r"state\['W'\]: read shape \[2, 2, 4, 4\], expected \[3, …\]": lambda: layer(
+            x[:1], state=state, cu_seqlens=torch.tensor([0, 1, 2, 5])
+        ),
+        r"state\['W'\]: read list, a torch.Tensor is needed": lambda: layer(
+            x, state={**state, "W": [1.0]}
+        ),
+        r"state_dtype: read 'bfloat16', allowed: torch.bfloat16, torch.float16, ": lambda: layer(
+            x, state_dtype="bfloat16"
+        ),
+    }
+    for told, call in calls.items():
+        with pytest.raises(ValueError, match=told):
+            call()

@@ -171,7 +171,15 @@ def test_a_key_at_a_wrong_place_is_told_its_own(key: str, told: str | None) -> N
             "x.yaml:2:7: bias: a mapping without 'kind': allowed: dot, l2, lp, huber, robust,"
             " quantile, expr (a kind is told by its word: {kind: huber, ...})",
         ),
-        ("name: x\ncoefficients: [a]\n", "x.yaml:2:15: coefficients: must be a mapping"),
+        (
+            "name: x\ncoefficients: [a]\n",
+            "x.yaml:2:15: coefficients: must be a mapping: read 'a list'",
+        ),
+        (
+            "name: x\nkeys: {write: [k]}\n",
+            "x.yaml:2:15: keys.write: must be a text or a mapping: read 'a list'",
+        ),
+        ("# nothing yet\n", "x.yaml:1:1: is empty; a spec has a name at least (name: my-rule)"),
         (
             "name: x\nfeatures: {kind: polynomial, a: 3}\n",
             "x.yaml:2:33: features.a: must be a list: read '3'",

@@ -84,7 +84,7 @@ def check_state(signature: Signature, state: Mapping[str, Tensor] | None) -> Non
     for name, x in (state or {}).items():
         one_of(signature, "initial_state", name, names)
         if not isinstance(x, Tensor):
-            raise fail(signature, f"initial_state['{name}']: {_not_a_tensor(x)}")
+            raise fail(signature, f"initial_state['{name}']: {not_a_tensor(x)}")
 
 
 def _check_mapping(signature: Signature, name: str, given: object) -> None:
@@ -93,7 +93,8 @@ def _check_mapping(signature: Signature, name: str, given: object) -> None:
         raise fail(signature, f"{name}: read {read}, a mapping of names to tensors is needed")
 
 
-def _not_a_tensor(x: object) -> str:
+def not_a_tensor(x: object) -> str:
+    """Return what a message says of something that stands where a tensor is needed."""
     return f"read {type(x).__name__}, a torch.Tensor is needed"
 
 
@@ -200,7 +201,7 @@ def one_of(signature: Signature, what: str, word: str, allowed: Collection[str])
 
 def _check_tensor(signature: Signature, name: str, tensor: Any) -> None:
     if not isinstance(tensor, Tensor):
-        raise fail(signature, f"{name}: {_not_a_tensor(tensor)}")
+        raise fail(signature, f"{name}: {not_a_tensor(tensor)}")
     if tensor.dtype not in DTYPES:
         names = ", ".join(str(d).removeprefix("torch.") for d in DTYPES)
         raise fail(signature, f"{name}: read dtype {tensor.dtype}, allowed: {names}")
@@ -308,7 +309,7 @@ def check_masks(
     """
     for name, x in (("mask", mask), ("cu_seqlens", cu_seqlens)):
         if x is not None and not isinstance(x, Tensor):
-            raise fail(signature, f"{name}: {_not_a_tensor(x)}")
+            raise fail(signature, f"{name}: {not_a_tensor(x)}")
     if mask is not None:
         if mask.dtype != torch.bool or tuple(mask.shape) != (sizes["B"], sizes["T"]):
             shown = f"{mask.dtype} {list(mask.shape)}"

@@ -22,9 +22,9 @@ def check(signature: Signature, dtype: torch.dtype | None) -> None:
     """
     if dtype is None:
         return
-    names = ", ".join(str(d).removeprefix("torch.") for d in DTYPES)
     if dtype not in DTYPES:
-        raise fail(signature, f"state_dtype: read {dtype}, allowed: {names}, or None")
+        names = ", ".join(map(str, DTYPES))
+        raise fail(signature, f"state_dtype: read {dtype!r}, allowed: {names}, or None")
     solved = _solved(signature)
     if dtype in SHORT and solved:
         raise fail(signature, f"state_dtype: read {dtype}, but {_singular(solved)}")

@@ -186,6 +186,7 @@ class MemoryLayer(SequenceLayer):
         self, x_t: Tensor, state: States, *, indices: Tensor | None = None, form: str = "auto"
     ) -> Tensor:  # fmt: skip
         """Run one token, the state moved on in its own tensors: [B, dim] → [B, dim]."""
+        self._check_token(x_t)
         x = x_t[:, None]
         kernel = step.chosen(self, x, state, form)
         if kernel is None or (indices is not None and not step.pooled(kernel, state)):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from . import boundaries, kept, kept_in, packing, pool, positions
-from .arguments import check_masks, fail, one_of
+from .arguments import check_masks, fail, not_a_tensor, one_of
 from .outside import outside_graphs
 from .pickled import Pickled
 from .placed import check_placed
@@ -184,6 +184,7 @@ class SequenceLayer(Pickled, nn.Module):
     ) -> tuple[Tensor, States]:  # fmt: skip
         """Run one token: [B, dim] → [B, dim] and the new state; the first if no state is given."""
         self._refuse((x_t, state, *placed) if placed else (), unknown, "step")
+        self._check_token(x_t)
         y, after = self.forward(
             x_t[:, None], state=state, output_state=True, form=form, state_dtype=state_dtype
         )
@@ -212,6 +213,7 @@ class SequenceLayer(Pickled, nn.Module):
         Raises:
             ValueError: a state that grows, or that is not whole.
         """
+        self._check_token(x_t)
         if indices is not None:
             return self._advanced(x_t, state, indices, form)
         kept_in.check_kept(self.signature, state)
@@ -254,10 +256,10 @@ class SequenceLayer(Pickled, nn.Module):
         pool.check(self.signature, states, indices, indices.shape[0])
         pool.put(self.signature, states, pool.Places.of(indices), state)
 
-    def _check(
-        self, x: Tensor, state: object, mask: Tensor | None, cu_seqlens: Tensor | None
-    ) -> None:
+    def _check(self, x: Tensor, state: Any, mask: Tensor | None, cu_seqlens: Tensor | None) -> None:
         told = self.rule.signature
+        if not isinstance(x, Tensor):
+            raise fail(told, f"x: {not_a_tensor(x)}")
         if x.ndim != 3 or x.shape[2] != self.dim:
             raise fail(told, f"x: read shape {list(x.shape)}, expected [B, T, {self.dim}]")
         out = getattr(getattr(self, "memory", self), "out", None)
@@ -270,6 +272,20 @@ class SequenceLayer(Pickled, nn.Module):
         if state is not None and not isinstance(state, Mapping):
             read = type(state).__name__
             raise fail(told, f"state: read {read}, what an earlier call gave is needed")
+        rows = x.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
+        for name, found in (state or {}).items():
+            if not isinstance(found, Tensor):
+                raise fail(told, f"state['{name}']: {not_a_tensor(found)}")
+            if found.ndim and found.shape[0] != rows:
+                shown = f"read shape {list(found.shape)}, expected [{rows}, …]"
+                raise fail(told, f"state['{name}']: {shown}")
+
+    def _check_token(self, x_t: Tensor) -> None:
+        if not isinstance(x_t, Tensor):
+            raise fail(self.signature, f"x_t: {not_a_tensor(x_t)}")
+        if x_t.ndim != 2 or x_t.shape[1] != self.dim:
+            shown = f"read shape {list(x_t.shape)}, expected [B, {self.dim}]"
+            raise fail(self.signature, f"x_t: {shown}")
 
     @outside_graphs("cu_seqlens is read, since documents run in batches by their lengths")
     def packed(
