@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any, Final
 
 from scipy import stats
 
 from mnemic.search.report.entries import Entry
+from mnemic.search.report.moderated import Spread, spreads
 from mnemic.search.report.ties import find_significant
 from mnemic.search.space.neighbours import Dropped, Neighbour
 from mnemic.search.space.settings import TaskEntry
@@ -65,14 +66,16 @@ def effects(own: Entry, found: Sequence[tuple[Neighbour, Entry]]) -> list[Effect
     """Return what each change does, by axis in the order given, the largest gain first.
 
     Runs of one seed see the same batches, so seeds are compared in pairs: Student's interval of
-    their differences, and a paired t test corrected by Holm for all changes.
+    their differences, and a paired t test corrected by Holm for all changes. From twenty changes on
+    the variances of differences are drawn towards what they have in common, see `spreads`.
     """
     told = [_effect(own, neighbour, entry) for neighbour, entry in found]
-    tests = {
-        entry.name: _p_value(own, entry)
+    apart = {
+        entry.name: differences(own.runs, entry.runs)
         for (_, entry), one in zip(found, told, strict=True) if one.mean is not None
     }  # fmt: skip
-    sure = find_significant(tests)
+    spread = spreads(apart)
+    sure = find_significant({name: _p_value(x, spread.get(name)) for name, x in apart.items()})
     order = list(dict.fromkeys(one.axis for one in told))
     marked = [Effect(**{**_fields(one), "sure": one.name in sure}) for one in told]
     return sorted(marked, key=lambda one: (order.index(one.axis), -_mean(one)))
@@ -103,14 +106,14 @@ def _of(runs: Sequence[Run], task: str) -> list[Run]:
     return [run for run in runs if run.task == task]
 
 
-def _p_value(own: Entry, entry: Entry) -> float:
-    apart = differences(own.runs, entry.runs)
-    if len(apart) < 2:
+def _p_value(apart: Sequence[float], spread: Spread | None) -> float:
+    """Return how likely such differences are if there is none; 1 where seeds are too few."""
+    if spread is None:
         return 1.0
-    if max(apart) == min(apart):
-        return 0.0 if apart[0] else 1.0
-    t = mean(apart) / (stdev(apart) / len(apart) ** 0.5)  # seeds may be alike to rounding
-    return float(2 * stats.t.sf(abs(t), len(apart) - 1))
+    if not spread.variance:
+        return 0.0 if mean(apart) else 1.0
+    t = mean(apart) / (spread.variance / len(apart)) ** 0.5
+    return float(2 * stats.t.sf(abs(t), spread.degrees))
 
 
 def _mean(one: Effect) -> float:

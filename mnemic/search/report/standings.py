@@ -14,7 +14,10 @@ from mnemic.search.study.scores import Interval
 
 NONE: Final = "–"
 OWN: Final = "in its own block"
-TEST: Final = "(Welch's t, corrected by Holm for all comparisons with the best)"
+TEST: Final = (
+    "(t tests with variances told from all specs together, corrected by Bonferroni for all "
+    "comparisons with the best)"
+)
 
 
 def table(space: Space, entries: Sequence[Entry], packaged: Sequence[Entry] = ()) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import mean, stdev
+from statistics import mean
 from typing import Final
 
 from scipy import stats
+
+from mnemic.search.report.moderated import Spread, spreads
 
 CONFIDENCE: Final = 0.95
 
@@ -14,9 +16,14 @@ CONFIDENCE: Final = 0.95
 def first_group(skills: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
     """Return the names that are not told apart from the best, highest mean first.
 
-    Each name is compared with the one of the highest mean: Welch's one-sided t test, which lets
-    variances differ, its p-values corrected by Holm (1979) for as many comparisons as there are. A
-    name is outside where it is below with 95 % confidence, all comparisons together.
+    Each name is compared with the one of the highest mean by a one-sided t test whose variance is
+    the sum of both means' own. A name is outside where it is below with 95 % confidence, all
+    comparisons together: with p below 5 % over the number of the others (Bonferroni), any of which
+    might have come out highest; Holm's correction is for a rival that is not chosen by the data.
+    From twenty names on variances are drawn towards what they have in common, see `spreads`.
+
+    Degrees of freedom are the fewer of both, not Welch's: so far out in the tail his are too many,
+    and the truly best of sixty was left out in 7 % of draws of three seeds.
 
     Args:
         skills: by name one value a seed.
@@ -31,8 +38,10 @@ def first_group(skills: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
     if not names:
         return ()
     best, *others = names
-    outside = find_significant({name: _p_value(skills[best], skills[name]) for name in others})
-    return tuple(name for name in names if name not in outside)
+    spread = spreads(skills)
+    most = (1 - CONFIDENCE) / max(1, len(others))
+    inside = [name for name in others if _p_value(skills, spread, best, name) >= most]
+    return (best, *inside)
 
 
 def find_significant(tests: Mapping[str, float]) -> set[str]:
@@ -49,14 +58,15 @@ def find_significant(tests: Mapping[str, float]) -> set[str]:
     return found
 
 
-def _p_value(high: Sequence[float], low: Sequence[float]) -> float:
+def _p_value(
+    skills: Mapping[str, Sequence[float]], spread: Mapping[str, Spread], high: str, low: str
+) -> float:
     """Return how likely such a distance is if ``low`` is not lower; 1 where seeds are too few."""
-    if min(len(high), len(low)) < 2:
+    if high not in spread or low not in spread:
         return 1.0
-    if max(high) == min(high) and max(low) == min(low):  # SciPy has no answer without variance
-        return 0.0 if high[0] > low[0] else 1.0
-    moments = [(mean(x), stdev(x), len(x)) for x in (high, low)]  # seeds may be alike to rounding
-    found = stats.ttest_ind_from_stats(
-        *moments[0], *moments[1], equal_var=False, alternative="greater"
-    )
-    return float(found.pvalue)
+    apart = mean(skills[high]) - mean(skills[low])
+    total = sum(spread[name].variance / len(skills[name]) for name in (high, low))
+    if not total:
+        return 0.0 if apart else 1.0
+    degrees = min(spread[high].degrees, spread[low].degrees)
+    return float(stats.t.sf(apart / total**0.5, degrees))
