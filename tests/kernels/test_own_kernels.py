@@ -177,6 +177,17 @@ def test_a_root_is_searched_for_once(name: str) -> None:
     assert forward.count("new_error(") == backward.count("new_error(") == 1
 
 
+def test_a_jump_of_the_slope_is_told_by_one_function() -> None:
+    """The form and its gradient have to agree on it."""
+    from mnemic.pipeline import compile as made
+
+    spec = {"mnemic": 1, "name": "own", **SPECS["a divergence without an inverse, and a jump"]}
+    text = (made(spec).folder / "kernels.py").read_text()
+    calls = text.split("def inverse_link(", 1)[1]
+    assert "behind - before" not in calls
+    assert calls.count("jumps = at_jump(dual") == 1 + text.count("def inverse_link_back_")
+
+
 BINARIES = (
     "a loss of predictions and values", "a loss that a coefficient only bounds",
     "a margin over two tokens", "slopes of one size", "a user's loss behind a kernel",

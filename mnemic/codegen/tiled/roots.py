@@ -132,6 +132,16 @@ while ({name}_turns < 200) & tiles.any_of({name}_moving):
 before the blocks, in each of them, and behind."""
 
 INVERSE = '''@triton.jit
+def at_jump(dual{parameters}):
+    """Tell where slope(w) jumps over a, in the middle of the stretched line."""
+    at = tl.zeros_like(dual)
+    before = curve(tiles.stretched(at - 1e-37, {low}, {high}){parameters})
+    behind = curve(tiles.stretched(at + 1e-37, {low}, {high}){parameters})
+    jump = 8.0 * tiles.near(dual) * tiles.near(dual) * (1.0 + tl.abs(dual))
+    return (before <= dual) & (dual <= behind) & (behind - before > jump)
+
+
+@triton.jit
 def inverse_link(dual, {coefficients}rows, columns):
     """The root w of slope(w) = a entry by entry: halvings of a stretched line, Newton's steps."""
     low, high = tl.zeros_like(dual) - 1.0, tl.zeros_like(dual) + 1.0
@@ -141,12 +151,8 @@ def inverse_link(dual, {coefficients}rows, columns):
         low = tl.where(short, middle, low)
         high = tl.where(short, high, middle)
     w = tiles.stretched(0.5 * (low + high), {low}, {high})
-    at = tl.zeros_like(dual)
-    before = curve(tiles.stretched(at - 1e-37, {low}, {high}){parameters})
-    behind = curve(tiles.stretched(at + 1e-37, {low}, {high}){parameters})
-    jump = 8.0 * tiles.near(dual) * tiles.near(dual) * (1.0 + tl.abs(dual))
-    jumps = (before <= dual) & (dual <= behind) & (behind - before > jump)
-    w = tl.where(jumps, tiles.stretched(at, {low}, {high}), w)
+    jumps = at_jump(dual{parameters})
+    w = tl.where(jumps, tiles.stretched(tl.zeros_like(dual), {low}, {high}), w)
     for _ in range(2):
         left = curve(w{parameters}) - dual
         step = left / tl.maximum(curve_slope(w{parameters}), tiles.TINY)
@@ -160,11 +166,7 @@ def inverse_link_back_{place}(d, dual, {coefficients}rows, columns):
     """The gradient at {of} of the root w of slope(w) = a."""
     w = inverse_link(dual, {coefficients}rows, columns)
     steepness = tl.maximum(curve_slope(w{parameters}), tiles.TINY)
-    at = tl.zeros_like(dual)
-    before = curve(tiles.stretched(at - 1e-37, {low}, {high}){parameters})
-    behind = curve(tiles.stretched(at + 1e-37, {low}, {high}){parameters})
-    jump = 8.0 * tiles.near(dual) * tiles.near(dual) * (1.0 + tl.abs(dual))
-    jumps = (before <= dual) & (dual <= behind) & (behind - before > jump)
+    jumps = at_jump(dual{parameters})
     near = tl.abs(curve(w{parameters}) - dual) <= tiles.near(dual) * (1.0 + tl.abs(dual))
     moves = near & (jumps == 0) & tiles.there(dual, rows, columns)  # what is at a kink stays there
     share = tl.where(moves, d / steepness, 0.0)
