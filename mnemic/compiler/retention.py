@@ -7,6 +7,7 @@ Follow-the-regularised-leader:  min over w of  −A w + R(w) + P(w),
 ζ is the multiplier of a constraint on the sum. An f-divergence gives w = w' g(S − ζ), g = (f')⁻¹.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal
@@ -132,13 +133,14 @@ def bregman(
     whole = mirror + weight * tidy(sp.diff(penalty, sym.w))
     kind, scale, over = constraint
     steps = [("stationarity", sp.Eq(whole, sym.a - sym.zeta if kind == "simplex" else sym.a))]
-    base = Link(expr=invert(whole, domain), slope=whole, domain=domain, over=over, scale=scale)
+    inverse = invert(whole, domain)
+    base = Link(expr=inverse, slope=whole, domain=domain, over=over, scale=scale)
     base = constrained(base, kind)
     bounded = kind == "none" and has_bounded_range(whole, domain)
     if leader or base.identity:
         solved = Retained("dual", sp.Integer(1), sp.Integer(1), base, mirror, bounded=bounded)
         return replace(solved, steps=(*steps, ("link", base.expr)))
-    inner = invert(mirror, domain)
+    inner = inverse if mirror == whole else invert(mirror, domain)
     alone = Link(inner, "none", over, scale, None, mirror, domain)
     first = None if kind == "none" or penalty == 0 else constrained(alone, kind)
     prox = Retained(
@@ -322,7 +324,7 @@ def norm(power: Any) -> Retained:
 def divergence(function: Any, *, constraint: tuple[str, Any, str]) -> Retained:
     """Derive W = W' ∘ g(S − ζ), with g = (f')⁻¹ on x > 0 and 0 below f'(0+)."""
     slope = tidy(sp.diff(function, sym.x))
-    _check_convex(function)
+    _check_convex(_Generator.of(function, sym.x))
     g = invert(slope.subs(sym.x, sym.w), (0, sp.oo))
     kind, scale, over = constraint
     if kind == "ball":
@@ -367,11 +369,11 @@ def check_coefficients(
     own = sorted((set() if function is None else function.free_symbols) & set(ranges), key=str)
     if not own:
         return
-    domain = None if generator is None else find_domain(generator, nonnegative=nonnegative)
+    looked = _Generator.of(function, sym.x if generator is None else sym.w, own)
+    domain = None if generator is None else _domain(looked, nonnegative=nonnegative)
     known = [ranges[s] for s in own]
     for values in points(known) if len(own) > 1 else product(*known):
-        at = {s: sp.Float(v) for s, v in zip(own, values, strict=True)}
-        if not _stays_convex(function.subs(at), domain, nonnegative=nonnegative):
+        if not _stays_convex(replace(looked, values=values), domain, nonnegative=nonnegative):
             where = ", ".join(f"{s.name} = {v:.3g}" for s, v in zip(own, values, strict=True))
             raise Refused(
                 f"the generator {function} is not strictly convex on its domain at {where}, which "
@@ -379,30 +381,56 @@ def check_coefficients(
             )
 
 
-def _stays_convex(function: Any, domain: Any, *, nonnegative: bool) -> bool:
+@dataclass(frozen=True)
+class _Generator:
+    """A generator and its curvature in numbers, at some values of its coefficients."""
+
+    generator: Any
+    value: Any
+    curvature: Any
+    values: tuple[Any, ...]
+
+    @staticmethod
+    def of(generator: Any, variable: Any, own: Sequence[Any] = ()) -> "_Generator":
+        """Return a generator for coefficients ``own``, all others and they themselves at 0.7."""
+        middle = sp.Rational(7, 10)
+        rest = generator.free_symbols - {variable, *own}
+        shown = generator.subs(dict.fromkeys(rest, middle))
+        curvature = _spelled(tidy(sp.diff(shown, variable, 2)))
+        names = (variable, *own)
+        value, bent = (sp.lambdify(names, f, "mpmath") for f in (_spelled(shown), curvature))
+        return _Generator(generator, value, bent, (float(middle),) * len(own))
+
+    def is_real(self, point: float) -> bool:
+        """Return whether the value is real there."""
+        return _real(self.value, (point, *self.values), -mpmath.inf)
+
+    def is_convex(self, point: float) -> bool:
+        """Return whether the value is real there and bends upwards."""
+        return _real(self.curvature, (point, *self.values), 0) and self.is_real(point)
+
+
+def _stays_convex(looked: _Generator, domain: Any, *, nonnegative: bool) -> bool:
     try:
         if domain is None:
-            _check_convex(function)
+            _check_convex(looked)
             return True
-        return bool(find_domain(function, nonnegative=nonnegative) == domain)
+        return bool(_domain(looked, nonnegative=nonnegative) == domain)
     except Refused:
         return False
 
 
-def _check_convex(function: Any) -> None:
+def _check_convex(looked: _Generator) -> None:
     """Refuse an f that is not real and strictly convex on x > 0: f′ would have no inverse there.
 
     Looked at beside round numbers, where a curvature may vanish or be infinite by itself.
     """
-    shown = function.subs({s: sp.Rational(7, 10) for s in function.free_symbols - {sym.x}})
-    curvature = sp.lambdify(sym.x, _spelled(tidy(sp.diff(shown, sym.x, 2))), "mpmath")
-    value = sp.lambdify(sym.x, _spelled(shown), "mpmath")
     for point in (1.0137 * p for p in inside(sp.Integer(0), sp.oo)):
-        if not (_real(curvature, point, 0) and _real(value, point, -mpmath.inf)):
+        if not looked.is_convex(point):
             raise Refused(
                 "the generator {} of an f-divergence is not real and strictly convex on "
                 f"x > 0 (see x = {point:.3g}), so that f′ has no inverse there",
-                function,
+                looked.generator,
             )
 
 
@@ -411,31 +439,36 @@ def find_domain(generator: Any, *, nonnegative: bool = False) -> tuple[Any, Any]
 
     ``nonnegative`` says that a constraint ends the domain at zero, whatever the generator.
     """
-    generator = generator.subs({s: sp.Rational(7, 10) for s in generator.free_symbols - {sym.w}})
-    curvature = sp.lambdify(sym.w, _spelled(tidy(sp.diff(generator, sym.w, 2))), "mpmath")
-    value = sp.lambdify(sym.w, _spelled(generator), "mpmath")
+    return _domain(_Generator.of(generator, sym.w), nonnegative=nonnegative)
 
-    def convex(point: float) -> bool:
-        return _real(curvature, point, 0) and _real(value, point, -mpmath.inf)
 
+def _domain(looked: _Generator, *, nonnegative: bool) -> tuple[Any, Any]:
     for low, high in DOMAINS:
         ends = [float(z) for z in (low, high) if z.is_finite and not (nonnegative and z == 0)]
-        whole = low == 0 or _real(value, 0, -mpmath.inf)  # no pole in the middle
-        if whole and all(map(convex, inside(low, high))) and not any(map(convex, ends)):
+        whole = low == 0 or looked.is_real(0)  # no pole in the middle
+        points_inside = inside(low, high)
+        if (
+            whole
+            and all(map(looked.is_convex, points_inside))
+            and not any(map(looked.is_convex, ends))
+        ):
             return low, high
     raise Refused(
         "the generator {} is real and strictly convex on none of the domains that are "
         "looked at, or beyond their ends too: the real line, (0, ∞), (−1, 1) and (0, 1). Shift or "
         "scale w so that its own is one of them",
-        generator,
+        looked.generator,
     )
 
 
-def _real(function: Any, point: float, above: Any) -> bool:
-    """Return whether the value is real and above a bound, in digits enough for cancellation."""
+def _real(function: Any, place: tuple[Any, ...], above: Any) -> bool:
+    """Return whether the value at a place is real and above a bound.
+
+    In digits enough for cancellation.
+    """
     with mpmath.workdps(DIGITS):
         try:
-            value = mpmath.mpmathify(function(mpmath.mpf(point)))
+            value = mpmath.mpmathify(function(*map(mpmath.mpf, place)))
         except (TypeError, ValueError, ZeroDivisionError, OverflowError):
             return False
         return bool(mpmath.im(value) == 0 and mpmath.re(value) > above)

@@ -1,11 +1,14 @@
 """Inverses of a retention's slope: against roots found in numbers, at and around a dual of zero."""
 
+from typing import Any
+
 import mpmath
 import pytest
 import sympy as sp
 import torch
 
 import mnemic
+from mnemic.compiler import retention
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.inverse import invert
 from mnemic.compiler.numbers import spelled
@@ -147,3 +150,39 @@ def test_links_of_cubics_have_the_slope_of_their_dual(generator):
     slope = sp.lambdify(sym.w, slope_of(generator), "math")
     found = [slope(float(entry)) for entry in w]
     assert found == pytest.approx([4.0 * (t + 1) for t in range(8)], rel=1e-9)
+
+
+@pytest.mark.parametrize(("penalty", "count"), [("none", 1), ({"l2": 0.5}, 2)])
+def test_a_link_that_is_the_generators_own_is_solved_for_once(
+    monkeypatch: pytest.MonkeyPatch, penalty: Any, count: int
+) -> None:
+    asked = []
+
+    def counted(slope: Any, domain: Any) -> Any:
+        asked.append(slope)
+        return invert(slope, domain)
+
+    monkeypatch.setattr(retention, "invert", counted)
+    entropy = {"local": {"bregman": "c*w*log(w) + c*(1 - w)*log(1 - w)"}, "global": penalty}
+    spec = {"mnemic": 1, "name": "own", "bias": "l2", "optimizer": {"rate": "token"}}
+    mnemic.derive({**spec, "retention": entropy, "coefficients": {"c": "learned"}})
+    assert len(asked) == len(set(asked)) == count
+
+
+def test_a_generator_is_differentiated_once_for_all_values_of_its_coefficients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = []
+
+    def counted(*args: Any) -> Any:
+        made.append(args)
+        return plain(*args)
+
+    plain = sp.lambdify
+    monkeypatch.setattr(retention.sp, "lambdify", counted)
+    own = sp.Symbol("c", real=True)
+    entropy = sym.w * sp.log(sym.w) + own * (1 - sym.w) * sp.log(1 - sym.w)
+    retention.check_coefficients(entropy, None, {own: [0.1, 1.0, 3.0]}, nonnegative=False)
+    assert len(made) == 2  # the value and the curvature
+    with pytest.raises(retention.Refused, match="not strictly convex on its domain at c = -2"):
+        retention.check_coefficients(entropy, None, {own: [0.1, -2.0]}, nonnegative=False)
