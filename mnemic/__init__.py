@@ -27,11 +27,9 @@ def __getattr__(name: str) -> Any:
 
 def _loaded(name: str) -> Any:
     """Import with the garbage collector at rest: torch's many objects make it slow meanwhile."""
-    import gc
+    from mnemic.garbage import uncollected
 
-    was = gc.isenabled()
-    gc.disable()
-    try:
+    with uncollected():
         if name == "load":
             from mnemic.dsl.load import load
 
@@ -39,9 +37,6 @@ def _loaded(name: str) -> Any:
         from mnemic import pipeline
 
         return getattr(pipeline, name)
-    finally:
-        if was:
-            gc.enable()
 
 
 def __dir__() -> list[str]:

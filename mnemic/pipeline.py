@@ -14,6 +14,7 @@ from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.load import load, located
 from mnemic.dsl.spec import Spec
 from mnemic.errors import EnvironmentFailed, InvalidSpec, Issue, named_arguments
+from mnemic.garbage import uncollected
 
 if TYPE_CHECKING:
     from mnemic.compiler.compare.diff import Difference
@@ -185,17 +186,19 @@ def published_files(spec: Spec, *, tools: bool = True) -> Mapping[str, str]:
     """Return the files of a compiled folder that is fit to publish, by name."""
     from mnemic.codegen import cache
 
-    return cache.published(*_cached(spec), tools=tools)
+    with uncollected():
+        return cache.published(*_cached(spec), tools=tools)
 
 
 def files(spec: Spec) -> dict[str, str]:
     """Return everything that a compiled folder holds, by name."""
     from mnemic.codegen.files import compiled_files
 
-    rule = derive(spec)  # Spec -> Problem -> Rule
-    if rule.structure.missing is not None:
-        raise InvalidSpec((Issue(rule.structure.missing, where=spec.name),))
-    return compiled_files(rule)  # Rule -> Plans -> source
+    with uncollected():
+        rule = derive(spec)  # Spec -> Problem -> Rule
+        if rule.structure.missing is not None:
+            raise InvalidSpec((Issue(rule.structure.missing, where=spec.name),))
+        return compiled_files(rule)  # Rule -> Plans -> source
 
 
 @named_arguments

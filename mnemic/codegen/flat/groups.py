@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from mnemic.codegen.flat.modules import Module, Name, Statement
+from mnemic.codegen.flat.nodes import nodes
 from mnemic.codegen.flat.reach import Folder, Use, imported_within
 
 LONGEST = 450
@@ -46,11 +47,11 @@ class Part:
     def of(cls, folder: Folder, name: str, statements: list[Statement]) -> "Part":
         """Make the part of a module that is reached."""
         module = folder.modules[name]
-        nodes = [node for s in statements for node in ast.walk(s.node)]
+        every = [node for s in statements for node in nodes(s.node)]
         uses = [use for s in statements for use in folder.uses(module, s)]
         prefixes = {id(use.node.value) for use in uses if use.prefix}  # type: ignore[attr-defined]
-        words = {n.id for n in nodes if isinstance(n, ast.Name) and id(n) not in prefixes}
-        words |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+        words = {n.id for n in every if isinstance(n, ast.Name) and id(n) not in prefixes}
+        words |= {node.arg for node in every if isinstance(node, ast.arg)}
         words |= {name for s in statements for name in s.defined}
         words |= {use.node.id for use in uses if use.quoted and isinstance(use.node, ast.Name)}
         bound = [of for s in statements for of in imported_within(module, s).values()]

@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from mnemic.codegen.flat.nodes import nodes
+
 
 @dataclass(frozen=True)
 class Name:
@@ -63,7 +65,7 @@ class Module:
         elif _is_text(node):
             pass  # the module's docstring
         elif _types_only(node):
-            for inner in ast.walk(node):
+            for inner in nodes(node):
                 if isinstance(inner, ast.ImportFrom):
                     self._import(inner)
         else:
@@ -118,7 +120,7 @@ def _defined(node: ast.stmt) -> Iterator[str]:
         return
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
     for target in targets:
-        for inner in ast.walk(target) if target is not None else ():
+        for inner in nodes(target) if target is not None else ():
             if isinstance(inner, ast.Name):
                 yield inner.id
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from mnemic.codegen.flat.modules import Module, Name, Statement
+from mnemic.codegen.flat.nodes import nodes
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def imported_within(module: Module, statement: Statement) -> dict[str, Name]:
     """Return what a statement imports of the folder inside a function, by bound name."""
     return {
         alias.asname or alias.name: Name(module.resolved(node), alias.name)
-        for node in ast.walk(statement.node)
+        for node in nodes(statement.node)
         if isinstance(node, ast.ImportFrom) and node.level
         for alias in node.names
     }
@@ -120,10 +121,10 @@ def imported_within(module: Module, statement: Statement) -> dict[str, Name]:
 
 def _expressions(node: ast.AST) -> Iterator[tuple[ast.AST, bool]]:
     """Yield all nodes, outer ones first, and whether they are of an annotation in quotes."""
-    for inner in ast.walk(node):
+    for inner in nodes(node):
         yield inner, False
         for annotation in (getattr(inner, "annotation", None), getattr(inner, "returns", None)):
-            for part in ast.walk(annotation) if isinstance(annotation, ast.AST) else ():
+            for part in nodes(annotation) if isinstance(annotation, ast.AST) else ():
                 if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                    for quoted in ast.walk(ast.parse(part.value, mode="eval")):
+                    for quoted in nodes(ast.parse(part.value, mode="eval")):
                         yield quoted, True

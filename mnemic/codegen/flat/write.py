@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from mnemic.codegen.flat.groups import FACADES, File, Part
 from mnemic.codegen.flat.modules import Statement
+from mnemic.codegen.flat.nodes import nodes
 
 WIDTH = 100
 
@@ -170,7 +171,7 @@ def _flat_imports(
     part: Part, statement: Statement, place: Mapping[str, str]
 ) -> Iterator[tuple[int, int, int, str]]:
     """Yield changes by which functions import from the files in which things now lie."""
-    for node in ast.walk(statement.node):
+    for node in nodes(statement.node):
         if not isinstance(node, ast.ImportFrom) or not node.level:
             continue
         path = part.module.resolved(node)

@@ -8,6 +8,7 @@ from mnemic.codegen.flat.fold.classes import Class, Classes, Function
 from mnemic.codegen.flat.fold.facts import DEEPEST, Frame, bindings, parameters
 from mnemic.codegen.flat.fold.values import Fresh, Full, Items, Kind, Made, Value, joined
 from mnemic.codegen.flat.modules import Name
+from mnemic.codegen.flat.nodes import nodes
 
 
 class Evaluator(Calls):
@@ -130,7 +131,7 @@ def _given(found: Class) -> dict[str, list[Given]]:
     told: dict[str, list[Given]] = {}
     for function in found.functions.values():
         followed: set[int] = set()
-        for node in ast.walk(function):
+        for node in nodes(function):
             if isinstance(node, ast.Assign) and function.name == "__init__":
                 for target in node.targets:
                     for place, value in _pairs(target, node.value):
@@ -138,7 +139,7 @@ def _given(found: Class) -> dict[str, list[Given]]:
                         own = value is not None and _own(function, place, value)
                         given = (found, function, value) if own and value is not None else None
                         told.setdefault(place.attr, []).append(given)
-        for node in ast.walk(function):
+        for node in nodes(function):
             stored = isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
             if stored and id(node) not in followed:
                 told.setdefault(node.attr, []).append(None)  # type: ignore[attr-defined]
@@ -161,7 +162,7 @@ def _own(function: Function, place: ast.Attribute, value: ast.expr) -> bool:
     if not isinstance(place.value, ast.Name) or place.value.id != parameters(function)[0]:
         return False
     stored, _ = bindings(function)
-    return not stored & {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
+    return not stored & {n.id for n in nodes(value) if isinstance(n, ast.Name)}
 
 
 def _keep_value(value: Value | None) -> Value | None:

@@ -8,6 +8,7 @@ from mnemic.codegen.flat.fold.attributes import Evaluator
 from mnemic.codegen.flat.fold.classes import Classes
 from mnemic.codegen.flat.fold.facts import Frame
 from mnemic.codegen.flat.modules import Module, Name
+from mnemic.codegen.flat.nodes import nodes
 from mnemic.codegen.flat.reach import Folder
 
 
@@ -43,16 +44,16 @@ def _calls(classes: Classes) -> Iterator[tuple[Module, Name, ast.Call, set[str]]
 @lru_cache(maxsize=8192)
 def _made(statement: ast.stmt) -> tuple[ast.Call, ...]:
     """Return the calls in a statement."""
-    return tuple(n for n in ast.walk(statement) if isinstance(n, ast.Call))
+    return tuple(n for n in nodes(statement) if isinstance(n, ast.Call))
 
 
 @lru_cache(maxsize=8192)
 def _bound(statement: ast.stmt) -> set[str]:
     """Return the names that functions and comprehensions in a statement bind."""
-    found = {n.arg for n in ast.walk(statement) if isinstance(n, ast.arg)}
+    found = {n.arg for n in nodes(statement) if isinstance(n, ast.arg)}
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
         found |= {
-            n.id for n in ast.walk(statement)
+            n.id for n in nodes(statement)
             if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
         }  # fmt: skip
     return found
@@ -77,7 +78,7 @@ def _set(folder: Folder) -> Iterator[str]:
 @lru_cache(maxsize=8192)
 def _set_in(statement: ast.stmt) -> tuple[str, ...]:
     return tuple(
-        node.attr for node in ast.walk(statement)
+        node.attr for node in nodes(statement)
         if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
         and not (isinstance(node.value, ast.Name) and node.value.id == "self")
     )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Final
 from mnemic.codegen.flat.fold.classes import Function
 from mnemic.codegen.flat.fold.values import Value
 from mnemic.codegen.flat.modules import Module
+from mnemic.codegen.flat.nodes import nodes
 
 DEEPEST: Final = 12
 """Calls within calls that are followed."""
@@ -37,7 +38,7 @@ def parameters(function: Function) -> list[str]:
 def bindings(node: ast.stmt) -> tuple[frozenset[str], int]:
     """Return the names that a statement binds, and how many returns it has."""
     names, returns = set(), 0
-    for inner in ast.walk(node):
+    for inner in nodes(node):
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
             names.add(inner.id)
         elif isinstance(inner, ast.FunctionDef) and inner is not node:
@@ -49,7 +50,7 @@ def bindings(node: ast.stmt) -> tuple[frozenset[str], int]:
 @lru_cache(maxsize=8192)
 def generates(function: Function) -> bool:
     """Return whether a function yields."""
-    return any(isinstance(n, ast.Yield | ast.YieldFrom) for n in ast.walk(function))
+    return any(isinstance(n, ast.Yield | ast.YieldFrom) for n in nodes(function))
 
 
 @lru_cache(maxsize=8192)

@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from mnemic.codegen.flat.fold.attributes import Evaluator
 from mnemic.codegen.flat.fold.facts import Frame
+from mnemic.codegen.flat.nodes import nodes
 
 HARMLESS = frozenset((
     "isinstance", "len", "any", "all", "bool", "int", "set", "tuple", "hasattr", "getattr", "get",
@@ -18,7 +19,7 @@ def harmless(
     node: ast.expr, evaluator: Evaluator | None = None, frame: Frame | None = None
 ) -> bool:
     """Return whether it makes no difference if an expression is not evaluated."""
-    for inner in ast.walk(node):
+    for inner in nodes(node):
         if isinstance(inner, ast.NamedExpr | ast.Await | ast.Yield):
             return False
         if isinstance(inner, ast.Call):
@@ -41,7 +42,7 @@ def _effectless(call: ast.Call, evaluator: Evaluator, frame: Frame, depth: int) 
     function = found[0]
     module = evaluator.module_of(call, frame)
     place = Frame(module, dict.fromkeys(evaluator.arguments(function, module)))
-    for node in ast.walk(function):
+    for node in nodes(function):
         stored = getattr(node, "ctx", None)
         if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(stored, ast.Load):
             return False
@@ -65,7 +66,7 @@ def imported(node: ast.ImportFrom) -> set[str]:
 def read(within: ast.AST) -> frozenset[str]:
     """Return the names that a function reads or takes away."""
     return frozenset(
-        n.id for n in ast.walk(within)
+        n.id for n in nodes(within)
         if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Store)
     )  # fmt: skip
 
@@ -75,7 +76,7 @@ def only_read(target: ast.expr, within: ast.AST) -> bool:
     if not isinstance(target, ast.Name):
         return False
     reads: set[int] = set()
-    for node in ast.walk(within):
+    for node in nodes(within):
         places: list[ast.expr] = []
         match node:
             case ast.If() | ast.IfExp() | ast.Assert():
@@ -95,7 +96,7 @@ def only_read(target: ast.expr, within: ast.AST) -> bool:
         reads |= {id(x) for x in places}
     return all(
         id(n) in reads
-        for n in ast.walk(within)
+        for n in nodes(within)
         if isinstance(n, ast.Name) and n.id == target.id and isinstance(n.ctx, ast.Load)
     )
 

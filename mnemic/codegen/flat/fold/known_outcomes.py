@@ -15,6 +15,7 @@ from mnemic.codegen.flat.fold.harmless import (
 from mnemic.codegen.flat.fold.outcomes import Outcomes
 from mnemic.codegen.flat.fold.values import Fresh, Items, Kind, Value, joined
 from mnemic.codegen.flat.modules import Module, Name
+from mnemic.codegen.flat.nodes import nodes
 
 ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
@@ -26,7 +27,7 @@ class Folding(Outcomes):
         super().__init__(evaluator, module)
         self.alone = {
             id(block[0])
-            for parent in ast.walk(module.tree)
+            for parent in nodes(module.tree)
             for block in (getattr(parent, "body", None), getattr(parent, "finalbody", None))
             if isinstance(block, list) and len(block) == 1
         }
@@ -71,13 +72,13 @@ class Folding(Outcomes):
     ) -> Value | None:
         """Return the class of a parameter bound again to its instances alone, or ``None``."""
         found = [kind]
-        for node in ast.walk(function):
+        for node in nodes(function):
             match node:
                 case ast.Assign(targets=[ast.Name(id=bound)], value=value) if bound == name:
                     found.append(self.evaluator.value(value, frame))
         stores = sum(
             isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load)
-            for n in ast.walk(function)
+            for n in nodes(function)
         )
         same = joined(found)
         return same if isinstance(same, Kind) and stores == len(found) - 1 else None
@@ -255,7 +256,7 @@ class Folding(Outcomes):
 def _counts(function: ast.FunctionDef) -> dict[str, int]:
     """Count how often a function binds each name, in all that is written in it."""
     found: dict[str, int] = {}
-    for node in ast.walk(function):
+    for node in nodes(function):
         names: Iterator[str] = iter(())
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
             names = iter((node.id,))

@@ -8,6 +8,7 @@ from functools import lru_cache
 from mnemic.codegen.flat.fold.classes import Class, Classes
 from mnemic.codegen.flat.fold.edits import Text
 from mnemic.codegen.flat.modules import Name
+from mnemic.codegen.flat.nodes import nodes
 
 
 def named(classes: Classes) -> Counter[str]:
@@ -33,7 +34,7 @@ def _counted(tree: ast.AST) -> Counter[str]:
 
 
 def _words(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Attribute):
             yield node.attr
         elif isinstance(node, ast.Constant) and str(node.value).isidentifier():

@@ -8,6 +8,7 @@ from mnemic.codegen.flat.fold.facts import Frame
 from mnemic.codegen.flat.fold.harmless import gives_back, harmless
 from mnemic.codegen.flat.fold.values import Constant, Fresh, Items, joined
 from mnemic.codegen.flat.modules import Module
+from mnemic.codegen.flat.nodes import nodes
 
 ATOMS = (
     ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant, ast.List, ast.Dict, ast.Set,
@@ -41,7 +42,7 @@ class Outcomes:
             self._comprehension(node, frame)
             return
         if isinstance(node, ast.Lambda):
-            names = {a.arg: None for a in ast.walk(node.args) if isinstance(a, ast.arg)}
+            names = {a.arg: None for a in nodes(node.args) if isinstance(a, ast.arg)}
             frame = frame.with_names(names)
         for inner in ast.iter_child_nodes(node):
             if isinstance(inner, ast.expr) and not self._asked_of(inner, node, frame):
