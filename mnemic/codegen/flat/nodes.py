@@ -2,10 +2,12 @@
 
 import ast
 from functools import lru_cache
-from itertools import chain
 
 TOLD = {"ctx", "op", "ops"}
 """Fields whose nodes say something of the node that has them, and have none of their own."""
+
+FIELDS: dict[type, tuple[str, ...]] = {}
+"""The other fields of each kind of node that has been met."""
 
 
 @lru_cache(maxsize=1 << 16)
@@ -16,7 +18,13 @@ def nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
     """
     found = [tree]
     for node in found:
-        inner = [getattr(node, name, None) for name in node._fields if name not in TOLD]
-        parts = chain.from_iterable(x if isinstance(x, list) else (x,) for x in inner)
-        found += [x for x in parts if isinstance(x, ast.AST)]
+        kind = node.__class__
+        if kind not in FIELDS:
+            FIELDS[kind] = tuple(name for name in kind._fields if name not in TOLD)
+        for name in FIELDS[kind]:
+            inner = getattr(node, name, None)
+            if isinstance(inner, ast.AST):
+                found.append(inner)
+            elif isinstance(inner, list):
+                found += [x for x in inner if isinstance(x, ast.AST)]
     return tuple(found)
