@@ -16,6 +16,9 @@ pytest_plugins = ("tiers",)
 YOUNG = 100_000
 """Objects made before the garbage collector looks: SymPy makes many, and hardly any in cycles."""
 
+FILE = pytest.StashKey[Path]()
+"""The file of the last test."""
+
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -32,6 +35,21 @@ def pytest_configure() -> None:
 
 def pytest_collection_finish() -> None:
     """Keep what test collection has made out of every later garbage collection."""
+    _kept()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Keep what the tests of other files have made out of the garbage collections of this one's.
+
+    Libraries ask for whole collections: every training run of transformers does, for seconds where
+    a process holds the rules of many tests.
+    """
+    if item.config.stash.get(FILE, item.path) != item.path:
+        _kept()
+    item.config.stash[FILE] = item.path
+
+
+def _kept() -> None:
     gc.collect()
     gc.freeze()
 

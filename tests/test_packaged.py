@@ -7,12 +7,12 @@ from packaged import CORE, FACTS, NAMES, TABLE, available, facts, operations
 from tiers import CHANGED
 
 
-def test_its_rows_of_the_first_tier_are_what_is_derived(request: pytest.FixtureRequest) -> None:
-    """Of the specs that it runs in full."""
+def test_its_rows_of_some_specs_are_what_is_derived(request: pytest.FixtureRequest) -> None:
+    """Of every fifth spec of its core, and of those whose code has changed."""
     if request.config.getoption("--regenerate"):
         pytest.skip("the table is being written anew")
     kept = json.loads(TABLE.read_text(encoding="utf-8"))
-    for name in {*CORE, *request.config.stash[CHANGED]}:
+    for name in {*CORE[::5], *request.config.stash[CHANGED]}:
         assert json.loads(json.dumps(facts(name))) == kept[name], name
 
 

@@ -31,6 +31,9 @@ SLOW = 10.0
 LISTED = 25
 """Files of tests whose processor time is told at the end: those that take most of it."""
 
+DRAWN = {"first": False}
+"""Whether Hypothesis draws as little as the first tier does, known before tests are collected."""
+
 CHANGED = pytest.StashKey[list[str]]()
 """The specs to be run in full, since what they run has changed."""
 
@@ -53,6 +56,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Find the specs whose code has changed: once, in the process that tells the workers."""
+    DRAWN["first"] = config.getoption("tier") == "first"
     worker = getattr(config, "workerinput", None)
     if worker is not None:
         config.stash[CHANGED] = worker["changed"]
@@ -144,6 +148,11 @@ def first_only(values: Iterable[Any], *kept: Any) -> list[Any]:
         pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=mark)
         for value, mark in zip(every, marks, strict=True)
     ]
+
+
+def examples(full: int, first: int) -> int:
+    """Return how many examples Hypothesis draws in the tier that runs."""
+    return first if DRAWN["first"] else full
 
 
 def specs_of(item: pytest.Item) -> set[str]:

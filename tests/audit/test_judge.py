@@ -21,6 +21,7 @@ def test_a_right_line_agrees_by_algebra_and_numbers():
     assert (found.kind, found.algebra, found.fails) == ("agrees", True, ())
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize(
     "wrong",
     [

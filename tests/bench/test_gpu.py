@@ -38,8 +38,8 @@ def prepared(place: Path, *rows: str) -> Path:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two of the rows."""
-    return prepared(tmp_path_factory.mktemp("gpu") / "prepared", "mamba2", "huber")
+    """One of the rows."""
+    return prepared(tmp_path_factory.mktemp("gpu") / "prepared", "mamba2")
 
 
 @pytest.mark.full
@@ -97,7 +97,8 @@ def test_no_gpu_is_said(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_the_checks_run_there_too(folder: Path) -> None:
+def test_the_checks_run_there_too(tmp_path: Path) -> None:
+    folder = prepared(tmp_path / "prepared", "huber")
     done = command(folder / "gpu.py", "verify", "huber")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "huber-coordinate chunk float32: passed" in done.stdout
@@ -107,11 +108,11 @@ def test_the_checks_run_there_too(folder: Path) -> None:
 def test_a_process_that_ends_is_told(folder: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     shutil.copytree(folder, broken)
-    module = broken / "huber-coordinate" / "huber_coordinate.py"
+    module = broken / "mamba2" / "mamba2.py"
     module.write_text("import os\nos.kill(os.getpid(), 11)\n", encoding="utf-8")
-    done = command(broken / "gpu.py", "verify", "huber", "--processes", "2")
+    done = command(broken / "gpu.py", "verify", "mamba2", "--processes", "2")
     assert done.returncode == 4
-    assert done.stdout == "huber-coordinate: FAILED, its process ended with -11\n"
+    assert done.stdout == "mamba2: FAILED, its process ended with -11\n"
 
 
 def one(name: str, ways: dict[str, dict[str, float]], **row: Any) -> dict[str, Any]:

@@ -23,7 +23,7 @@ ONE = {"mnemic": 1, "name": "mine", "bias": "l2"}
 DOT = {**ONE, "bias": "dot"}
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(4)
 @pytest.mark.few
 @pytest.mark.parametrize("name", names())
 def test_the_state_keeps_its_bytes(name):
@@ -36,6 +36,7 @@ def test_the_state_keeps_its_bytes(name):
     assert (sizes[64] == sizes[192]) == (levels or not known.state.has(T))
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize(
     "name",
     ["gated-deltanet", "huber-norm", "rls-geometric", "gateloop", "titans", "softmax-attention"],

@@ -78,10 +78,11 @@ def test_a_valid_spec(mnemic):
     assert done.out == hashed(SUMMARY, "gated-deltanet")
 
 
-def test_the_packaged_specs_of_the_first_tier_are_valid(mnemic):
-    done = mnemic("check", *CORE, "--json")
+def test_some_packaged_specs_are_valid(mnemic):
+    some = CORE[::5]
+    done = mnemic("check", *some, "--json")
     assert done.code == 0
-    assert [entry["name"] for entry in done.json["specs"]] == list(CORE)
+    assert [entry["name"] for entry in done.json["specs"]] == list(some)
     jsonschema.validate(done.json, SHAPE)
 
 
@@ -137,12 +138,12 @@ def test_a_folder_is_checked_by_several_processes_as_one_after_another(
     """Valid ones, those with warnings, without a rule, without code, and files that are no spec."""
     folder = tmp_path / "specs"
     folder.mkdir()
-    for number in range(6):
+    for number in range(4):
         spec = {"mnemic": 1, **drawn(3, number), "name": f"drawn-{number}"}
         (folder / f"{number}.yaml").write_text(yaml.safe_dump(spec))
-    (folder / "6.yml").write_text("name: unclear\nbias: l3\n")
+    (folder / "4.yml").write_text("name: unclear\nbias: l3\n")
     (folder / "notes.txt").write_text("no spec")
-    for number, text in enumerate((RULELESS, TREE), 7):
+    for number, text in enumerate((RULELESS, TREE), 5):
         (folder / f"{number}.yaml").write_text(text)
     files = sorted(str(path) for path in folder.iterdir() if path.suffix != ".txt")
     monkeypatch.setenv("MNEMIC_CACHE", str(tmp_path / "one"))
@@ -309,7 +310,7 @@ def test_it_is_fast(shell):
     """Next to its libraries, as seconds tell the machine's; torch takes ten times theirs."""
     libraries = (sys.executable, "-c", "import pydantic.main, typer, yaml")
     own, theirs = [], []
-    for _ in range(5):
+    for _ in range(3):
         own.append(_processor_time(lambda: shell("check", "gated-deltanet").code))
         theirs.append(_processor_time(lambda: subprocess.run(libraries, check=False).returncode))
     assert min(own) < 4 * min(theirs)

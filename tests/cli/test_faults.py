@@ -42,6 +42,15 @@ def cold(warm, tmp_path) -> dict[str, str]:
     return {"MNEMIC_CACHE": str(tmp_path / "cache")}
 
 
+@pytest.fixture
+def again(warm, tmp_path, monkeypatch, mnemic):
+    """The command in this process with that cache, in the folder of the test, as processes that
+    it starts have them."""
+    monkeypatch.setenv("MNEMIC_CACHE", warm["MNEMIC_CACHE"])
+    monkeypatch.chdir(tmp_path)
+    return mnemic
+
+
 def left_in(folder: Path) -> list[str]:
     """What lies in a folder, hidden files too."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
@@ -68,14 +77,14 @@ main()
         pytest.param("SIGTERM", 143, "terminated", marks=pytest.mark.full),
     ],
 )
-def test_a_signal_in_the_midst_of_writing_a_folder(tmp_path, warm, name, code, word):
+def test_a_signal_in_the_midst_of_writing_a_folder(tmp_path, again, name, code, word):
     done = subprocess.run(
         [sys.executable, "-c", MIDST.format(name=name), "compile", "deltanet", "-o", "d"],
-        cwd=tmp_path, env={**os.environ, **warm}, capture_output=True, text=True, check=False,
+        cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (code, "", f"mnemic: {word}\n")
     assert left_in(tmp_path) == []
-    assert ended(begun("compile", "deltanet", "-o", "d", environment=warm, cwd=tmp_path))[0] == 0
+    assert again("compile", "deltanet", "-o", "d").code == 0
     assert package.read(tmp_path / "d")
 
 
@@ -124,14 +133,14 @@ def test_no_standard_output_at_all():
         (("new", "mine", "--yes"), "mine.yaml"),
     ],
 )
-def test_a_disk_that_gets_full(tmp_path, warm, arguments, name):
-    process = begun(*arguments, environment=warm, cwd=tmp_path, preexec_fn=small_files(2000))
+def test_a_disk_that_gets_full(tmp_path, again, arguments, name):
+    process = begun(*arguments, cwd=tmp_path, preexec_fn=small_files(2000))
     code, out, err = ended(process)
     assert (code, out, err.count("\n")) == (5, "", 1), err
     assert name in err
     assert err.endswith(": File too large\n")
     assert left_in(tmp_path) == []
-    assert ended(begun(*arguments, environment=warm, cwd=tmp_path))[0] == 0
+    assert again(*arguments).code == 0
     assert (tmp_path / name).exists()
 
 
@@ -148,16 +157,18 @@ TINY = ("--dim", "32", "--vocabulary", "300", "--no-check")
          20_000, "r/checkpoint.pt: File too large", ["r", "r/mnemic-run.json"]),
     ],
 )  # fmt: skip
-def test_a_disk_that_gets_full_under_tensors(tmp_path, arguments, most, message, left):
+def test_a_disk_that_gets_full_under_tensors(
+    tmp_path, monkeypatch, mnemic, arguments, most, message, left
+):
     """Torch and safetensors tell of it in errors of their own."""
     process = begun(*arguments, cwd=tmp_path, preexec_fn=small_files(most))
     code, _, err = ended(process)
     assert (code, err.splitlines()[-1]) == (5, f"mnemic: {message.format(tmp_path)}"), err
     assert "Traceback" not in err
     assert left_in(tmp_path) == left
-    again = (*arguments, "--resume") if arguments[0] == "train" else arguments
-    code, _, err = ended(begun(*again, cwd=tmp_path))
-    assert code == 0, err
+    monkeypatch.chdir(tmp_path)
+    done = mnemic(*arguments, *(["--resume"] if arguments[0] == "train" else []))
+    assert done.code == 0, done.err
 
 
 @pytest.mark.full
@@ -171,13 +182,13 @@ def test_a_disk_that_gets_full_under_a_run_on_text(tmp_path):
     assert ended(begun(*arguments, "--resume", cwd=tmp_path))[0] == 0
 
 
-def test_a_full_disk_keeps_what_was_there(tmp_path, warm):
+def test_a_full_disk_keeps_what_was_there(tmp_path, again):
     """An older folder, and an older file, are replaced whole or not at all."""
     for arguments in (("compile", "dot", "-o", "d"), ("schema", "-o", "a.json")):
-        assert ended(begun(*arguments, environment=warm, cwd=tmp_path))[0] == 0
+        assert again(*arguments).code == 0
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     for arguments in (("compile", "deltanet", "-o", "d"), ("schema", "--space", "-o", "a.json")):
-        process = begun(*arguments, environment=warm, cwd=tmp_path, preexec_fn=small_files(2000))
+        process = begun(*arguments, cwd=tmp_path, preexec_fn=small_files(2000))
         assert ended(process)[0] == 5
     assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
 

@@ -10,11 +10,11 @@ from mnemic.dsl.load import load
 from mnemic.dsl.reading import read_yaml
 
 
-def test_facts_of_the_first_tier_are_what_is_derived(request: pytest.FixtureRequest) -> None:
-    """Of the specs that it runs in full."""
+def test_facts_of_some_specs_are_what_is_derived(request: pytest.FixtureRequest) -> None:
+    """Of every fifth spec of its core, and of those whose code has changed."""
     if request.config.getoption("--regenerate"):
         pytest.skip("the file is being written anew")
-    specs = sorted({*CORE, *request.config.stash[CHANGED]})
+    specs = sorted({*CORE[::5], *request.config.stash[CHANGED]})
     derived = facts.packaged_facts({name: rule_of(name) for name in specs})
     kept = facts.PACKAGED.read_text(encoding="utf-8").splitlines()
     lines = {line.partition(":")[0]: line.rstrip(",") for line in kept}

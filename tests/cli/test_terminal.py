@@ -13,6 +13,7 @@ from mnemic.search.tasks import find, memory_names, names
 WRONG = "mnemic: 1\nname: mine\nbias: hubber\nretention: {decay: tokn}\nweights: geometric\n"
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("columns", [80, 200])
 def test_long_lines_go_on_between_words(columns, mnemic, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -86,6 +86,7 @@ def by_torch(case: Case, x: Tensors, b: int, h: int) -> tuple[Tensor, Tensors]:
     return torch.stack(outs), {**now, **sums}
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("title", CASES)
 def test_torch_optim_takes_the_same_steps(title: str) -> None:
     case = compiled(spec(**CASES[title]))

@@ -95,6 +95,7 @@ def by_torch(case: Case, x: Tensors, b: int, h: int) -> tuple[Tensor, Tensors]:
     return torch.stack(outs), states
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("title", BY_TORCH)
 def test_torch_optim_takes_the_same_steps(title: str) -> None:
     case = compiled(spec(**BY_TORCH[title]))

@@ -20,6 +20,7 @@ from adjoints import (
 )
 from conformance import Case, close, compiled, every_form
 from test_own_expressions import FAILED, GENERATORS, LOSSES, SETTINGS, check_drawn
+from tiers import examples
 
 from mnemic.codegen import emit
 from mnemic.codegen.adjoint import NoAdjoint, adjoint
@@ -66,7 +67,7 @@ def test_adjoint_is_autograd(name: str, form: str) -> None:
     conforms(compiled(name), form)
 
 
-@pytest.mark.some(9)
+@pytest.mark.some(5)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_losses_of_ones_own(loss: str) -> None:
     own_conforms({**LOSSES[loss], **SETTINGS["gated before"]})
@@ -106,13 +107,13 @@ def test_links_of_ones_own(generator: str, view: str) -> None:
     )
 
 
-@pytest.mark.some(7)
+@pytest.mark.some(4)
 @pytest.mark.parametrize("title", test_deep.TITLES)
 def test_deep_memories_of_ones_own(title: str) -> None:
     own_conforms({"bias": "l2", **test_deep.L2[title]})
 
 
-@pytest.mark.some(7)
+@pytest.mark.some(4)
 @pytest.mark.parametrize("wrong", FAILED)
 def test_rules_whose_forms_failed_once(wrong: str) -> None:
     own_conforms(FAILED[wrong])
@@ -123,7 +124,7 @@ def test_drawn_specs() -> None:
         own_conforms(spec)
         return True
 
-    check_drawn(compared, 15)
+    check_drawn(compared, examples(15, 5))
 
 
 # -- what an adjoint is made of --------------------------------------------------------------

@@ -112,6 +112,7 @@ def test_keys_move_under_every_similarity(similarity: str, degree: int | str, se
     conforms(carrying(similarity, 1 if degree == "cg" else int(degree), **more))
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("rate", [1.0, "token", {"expr": "2**(-1 - h)"}])
 @pytest.mark.parametrize("carry", ["own", {"expr": "k"}, {"expr": "b*k"}])
 @pytest.mark.parametrize("window", ["all", 5])

@@ -64,6 +64,7 @@ def test_flops_of_the_chunk_form_are_those_that_it_takes(name: str) -> None:
 HYBRIDS = tuple(n for n in available() if n not in having("hybrid none"))
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", HYBRIDS)
 def test_a_hybrid_carries_what_is_told(name: str) -> None:
     """All of a layer's state but the convolutions' tails and counters, of one head."""

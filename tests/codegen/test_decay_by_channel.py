@@ -64,6 +64,7 @@ def by_hand(x: Tensors, optimizer: dict[str, Any], chunk: int) -> tuple[Tensor, 
     return torch.stack(outs, 1), W
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("steps", STEPS)
 @pytest.mark.parametrize("chunk", [1, 4])
 @pytest.mark.parametrize("decay", DECAYS)
@@ -82,6 +83,7 @@ def test_a_plain_loop_takes_the_same_steps(decay: str, chunk: int, steps: str) -
         close(gradients(weighed(out) + weighed(states["W"]), x), known, 1e-8)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "more",
     [{}, {"window": 3}, {"readout": {"memory": "anchor"}}, {"bias": {"expr": "log(cosh(e))"}}],

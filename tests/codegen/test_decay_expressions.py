@@ -52,6 +52,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("fading", FADING)
 def test_weights_of_the_past_fade_by_an_expression(fading: str, way: str) -> None:

@@ -264,6 +264,7 @@ def test_forms_and_pieces_agree(title: str) -> None:
         agree(run(case, arguments, "chunk"), expected, 1e-8)
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("title", TITLES)
 def test_an_anchor_is_what_gives_a_chunk_form(title: str) -> None:
     case = compiled(spec(title))
@@ -271,6 +272,7 @@ def test_an_anchor_is_what_gives_a_chunk_form(title: str) -> None:
     assert ("chunk" in case.forms) == (still > 1)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("chunk", [1, 2, 5])
 def test_a_chunk_of_one_is_by_token(chunk: int) -> None:
     """The anchor changes the numbers, unless it is a token."""
@@ -293,6 +295,7 @@ VECTORS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", VECTORS)
 def test_expected_outputs(name: str) -> None:
     case = compiled({"mnemic": 1, "name": name, **VECTORS[name]})
@@ -384,7 +387,7 @@ BEHIND: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-BOTH = [x if x in ("by token", "at an anchor", "a gated memory", "a window", "a ridge")
+BOTH = [x if x in ("by token", "a gated memory", "a window")
         else pytest.param(x, marks=pytest.mark.full) for x in BEHIND]  # fmt: skip
 """Those of the first tier are by token and by chunk, of two layers and gated, of one pair and more;
 the others run in pieces there."""
@@ -420,6 +423,7 @@ def differentiated(case: Case, arguments: Any, params: Any, form: str) -> dict[s
     return {"out": out.detach(), **grads}
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("title", BEHIND)
 def test_pieces_behind_a_kernel(title: str) -> None:
     told = {"mnemic": 1, "name": "behind", "bias": "l2", **BEHIND[title]}

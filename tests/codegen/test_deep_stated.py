@@ -105,7 +105,7 @@ def as_written(problem: Problem, x: Tensors, duals: Tensors) -> tuple[Tensor, Te
     return out, states | {n.removesuffix("1"): y for n, y in states.items()}
 
 
-@pytest.mark.some(15)
+@pytest.mark.some(9)
 @pytest.mark.parametrize("name", [pytest.param(x, marks=pytest.mark.full) if x in LATER else x
                                   for x in CASES])  # fmt: skip
 def test_forms_solve_the_problem_as_written(name: str) -> None:

@@ -170,6 +170,7 @@ def test_gradients_are_the_minimisers(f: str) -> None:
     assert float(scale.grad) == pytest.approx(slope(lambda h: (a, w, c + h)), rel=1e-8)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("f", ["jensen-shannon", "sqrt(1+(x-1)**2)-1", "x*log(x)+(x-1)**2"])
 def test_second_derivatives(f: str) -> None:
     dual, factor = problem((2, 2), 1)
@@ -242,6 +243,7 @@ def test_a_memory_stays_on_its_simplex(f: str, over: str, long: bool) -> None:
         assert bool((state["W"] >= 0).all())
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("f", ["hellinger", "jensen-shannon", "sqrt(1+(x-1)**2)-1"])
 def test_steps_of_a_long_run_are_the_minimisers(f: str) -> None:
     """From the memory of every fifteenth token: its own step, in 120 digits."""

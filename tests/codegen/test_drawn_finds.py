@@ -87,6 +87,7 @@ def summed(rate: Any, **readout: Any) -> dict[str, Any]:
             "optimizer": {"rate": rate}, "readout": readout}  # fmt: skip
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("rate", ["token", EXPONENTIAL], ids=["sigmoid", "exp"])
 @pytest.mark.parametrize("normalizer", ["none", "sum", "max1"])
 def test_a_bonus_weighs_the_current_pair_in_what_it_is_divided_by(
@@ -100,6 +101,7 @@ def test_exponential_rates_are_read_before_the_write(bonus: Any) -> None:
     conforms(summed(EXPONENTIAL, memory="before", bonus=bonus))
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("form", ["recurrent", "chunk"])
 @pytest.mark.parametrize("normalizer", ["sum", "max1"])
 @pytest.mark.parametrize("size", [-120.0, 120.0])

@@ -58,7 +58,7 @@ WEIGHTS: dict[str, tuple[Any, int, Callable[[int, int], float]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("features", ["identity", {"kernel": "1 + tanh(s)"}], ids=str)
 @pytest.mark.parametrize("title", WEIGHTS)
 def test_weights_that_are_no_arguments(title: str, features: Any) -> None:
@@ -111,6 +111,7 @@ def test_a_fixed_rate_beside_a_normaliser() -> None:
     agree(run(case, x, "chunk", chunk_size=4), run(case, x, "recurrent"), 1e-10)
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("steps", ["inner_steps", "micro_steps"])
 @pytest.mark.parametrize("optimizer", [
     {"rate": {"expr": "sqrt(1 - alpha**2)"}},

@@ -215,7 +215,7 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(3)
 @pytest.mark.parametrize(("kind", "beside"), OPTIONS, ids=str)
 def test_options_of_hybrids(kind: str, beside: dict[str, Any]) -> None:
     layer, x = made(kind, **beside), sequence()

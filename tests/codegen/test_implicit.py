@@ -85,7 +85,7 @@ LOSSES = [
 ]
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_forms_and_interpreter_agree(loss: str) -> None:
     case = compiled(spec(loss))
@@ -145,6 +145,7 @@ def test_padding_and_closed_gates_write_nothing() -> None:
     assert error(run(case, arguments, "recurrent").states["W"], masked.states["W"]) < 1e-12
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("rate", [1e-9, 1e3, 1e9])
 def test_no_rate_is_too_large_or_small(rate: float) -> None:
     """An implicit step never overshoots: the residual shrinks towards zero and keeps its sign."""

@@ -60,6 +60,7 @@ KERNELS: dict[str, Spec] = {
 }  # fmt: skip
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("name", SPECS)
 def test_a_decay_acts_in_a_tokens_first_step_alone(name: str) -> None:
     conforms({"name": "several", "bias": "l2", **SPECS[name]})

@@ -266,7 +266,7 @@ RULES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.some(10)
+@pytest.mark.some(6)
 @pytest.mark.few
 @pytest.mark.parametrize("maps", [SQUARE, LINEAR], ids=["square", "linear"])
 @pytest.mark.parametrize("rule", RULES)
@@ -290,6 +290,7 @@ def outputs(case: Case, arguments: Tensors, form: str) -> Tensors:
     return {"out": out.detach(), **gradients(weighed(out), leaves)}
 
 
+@pytest.mark.some(16)
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_runs_in_pieces_and_from_a_state(rule: str) -> None:
     case = mine(features="exponential", **RULES[rule])

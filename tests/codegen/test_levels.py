@@ -89,7 +89,7 @@ def test_the_additive_form_is_flas_naive_reference(form: str) -> None:
     assert error(case.operator(**x, form=form)[0], expected) <= 1e-12
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", LINEAR)
 def test_every_linear_rule_takes_levels(name: str) -> None:
     case = compiled(weighing(name))

@@ -84,6 +84,7 @@ def by_hand(case: Case, x: Tensors, first: Tensors, b: int, h: int) -> tuple[Ten
     return torch.stack(outs), {**w, **{f"S{n[1:]}": -y for n, y in m.items()}}
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("title", CASES)
 def test_a_plain_loop_takes_the_same_steps(title: str) -> None:
     """Outputs, states and every gradient, S among what is differentiated."""

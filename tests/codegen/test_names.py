@@ -33,7 +33,7 @@ def everywhere(name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_forms_agree_whatever_a_coefficient_is_called(name: str) -> None:
     case = compiled(everywhere(name))
@@ -47,13 +47,14 @@ def test_forms_agree_whatever_a_coefficient_is_called(name: str) -> None:
     agree(run(case, arguments, "chunk", chunk_size=4), expected)
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_it_has_its_kernels_all_the_same(name: str) -> None:
     found = available.fused(pipeline.derive(load(everywhere(name))))
     assert [one.text for one in found] == ["chunk, with gradient", "token, with gradient"]
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", ["torch", "ops", "norm", "placed"])
 def test_a_layer_takes_it_by_its_own_name(name: str) -> None:
     layer = pipeline.compile(load(everywhere(name))).layer(8)
@@ -107,6 +108,7 @@ HUBERS: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("axes", HUBERS)
 def test_an_implicit_step_of_a_loss_with_its_own_delta(axes: dict[str, Any]) -> None:
     """The rate is eta then: two things of one name would be one symbol."""

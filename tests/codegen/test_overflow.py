@@ -25,6 +25,7 @@ FEATURES: dict[str, Callable[[Tensor], Tensor]] = {
 LARGE = torch.tensor([-200.0, -30.0, 0.5, 200.0])
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("text", FEATURES)
 def test_features_and_their_gradients_are_finite_in_float32(text: str) -> None:
     """One token: y = η v φ(k)·φ(q), beside the same in float64 by PyTorch's own functions."""

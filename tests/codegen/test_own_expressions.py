@@ -22,6 +22,7 @@ from conformance import (
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tally import Tally, mended
+from tiers import examples
 
 from mnemic.compiler.oracle.stated import stated
 from mnemic.errors import InvalidSpec
@@ -181,7 +182,7 @@ PAIRS = [
 """A third of all: every loss and every setting several times. The fuzz command draws others."""
 
 
-@pytest.mark.some(9)
+@pytest.mark.some(6)
 @pytest.mark.few
 @pytest.mark.parametrize(("loss", "setting"), PAIRS)
 def test_losses_of_ones_own(loss: str, setting: str) -> None:
@@ -216,7 +217,7 @@ def test_generators_of_ones_own(generator: str, view: str, order: str) -> None:
         conforms({**spec, "window": 3, "bias": {"expr": "log(cosh(e))"}})
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.few
 @pytest.mark.parametrize("over", ["all", "rows"])
 @pytest.mark.parametrize(
@@ -390,13 +391,13 @@ def specs(draw: st.DrawFn) -> Spec:
     return found
 
 
-def check_drawn(check: Callable[[Mapping[str, Any]], bool], examples: int) -> None:
+def check_drawn(check: Callable[[Mapping[str, Any]], bool], count: int) -> None:
     """Draw specs, mend them, run a check on each, and demand that most were compared."""
     tally = Tally()
 
     @given(specs())
     @settings(
-        max_examples=examples, deadline=None, derandomize=True, database=None,
+        max_examples=count, deadline=None, derandomize=True, database=None,
         phases=[Phase.generate],  # a spec reads well unshrunk, and shrinking is slow
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )  # fmt: skip
@@ -407,10 +408,10 @@ def check_drawn(check: Callable[[Mapping[str, Any]], bool], examples: int) -> No
     tally.enough()
 
 
-@pytest.mark.parametrize("examples", [15, pytest.param(50, marks=pytest.mark.full)])
-def test_drawn_specs(examples: int) -> None:
+@pytest.mark.parametrize("drawn", [examples(15, 5), pytest.param(50, marks=pytest.mark.full)])
+def test_drawn_specs(drawn: int) -> None:
     """What is refused as it was drawn says why, and loses what the refusal names."""
-    check_drawn(compared, examples)
+    check_drawn(compared, drawn)
 
 
 # -- what failed once ------------------------------------------------------------------------
@@ -516,7 +517,7 @@ FAILED: dict[str, Spec] = {
 """Each by what was wrong."""
 
 
-@pytest.mark.some(7)
+@pytest.mark.some(5)
 @pytest.mark.parametrize("wrong", FAILED)
 def test_what_failed_once(wrong: str) -> None:
     conforms({"name": "failed", **FAILED[wrong]})

@@ -52,6 +52,7 @@ SPECS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("name", SPECS)
 def test_what_compiling_refuses_is_known_without_it(name: str) -> None:
     spec = pipeline.read({"name": "mine", **SPECS[name]})

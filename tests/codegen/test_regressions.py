@@ -70,11 +70,13 @@ CASES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.some(10)
 @pytest.mark.parametrize("name", CASES)
 def test_forms_and_interpreter_agree(name: str) -> None:
     conforms(CASES[name], 1e-9)
 
 
+@pytest.mark.some(10)
 @pytest.mark.parametrize("name", CASES)
 def test_the_rule_solves_the_problem_as_written(name: str) -> None:
     checks = verify(compiled(CASES[name]).rule)

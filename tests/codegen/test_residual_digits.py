@@ -12,6 +12,7 @@ from mnemic.pipeline import compile
 TOKENS, WIDTH, PERIOD = 128, 8, 8
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("loss", ["log(cosh(e))", "sqrt(1 + e**2) - 1"])
 def test_gradients_are_as_near_as_tokens(loss: str) -> None:
     rule = compile({

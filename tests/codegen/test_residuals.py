@@ -60,6 +60,7 @@ def test_implicit_steps_in_float32_on_keys_that_repeat(loss: str) -> None:
     rounds_as_the_recurrence(compiled(implicit(loss), kernels=False), length=6.0)
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("name", [*having("class residual"), *having("method implicit")])
 def test_packaged_rules_in_float32_on_keys_that_repeat(name: str) -> None:
     rule = compiled(name).rule

@@ -20,6 +20,7 @@ CARRIED: dict[str, Any] = {"bias": "l2", "window": "all", "retention": {"global"
 BESIDE: dict[str, Any] = {**CARRIED, "weights": {"kind": "geometric", "ridge": "constant"}}
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("base", [CARRIED, BESIDE], ids=["carried", "beside"])
 @pytest.mark.parametrize("optimizer", [EXACT, CONJUGATE, BATCH], ids=["exact", "cg", "batch"])
 def test_a_bonus_is_read_beside_the_solution(base: Any, optimizer: Any) -> None:

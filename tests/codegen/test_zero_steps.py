@@ -42,6 +42,7 @@ SPECS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("title", SPECS)
 def test_forms_agree(title: str) -> None:
     conforms({"name": "zero", **SPECS[title]})

@@ -58,6 +58,7 @@ def test_a_loss_without_an_end_far_out() -> None:
     assert "shrink" not in found.sentence
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("loss", ["1-exp(-e**2/2)", "1-exp(-n**2/2)", "log(1+e**2)"])
 def test_a_loss_that_is_not_convex_but_rises_keeps_its_bound(loss: str) -> None:
     """Its steps go to the value; what they do not do is draw two memories together far out."""

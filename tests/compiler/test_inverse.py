@@ -45,6 +45,7 @@ def root(slope, domain, dual):
     return float(low)
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("generator", CLOSED)
 def test_an_inverse_is_the_root_of_its_slope(generator):
     slope, domain = slope_of(generator), CLOSED[generator]
@@ -73,6 +74,7 @@ KINKED = {
 }
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("generator", KINKED)
 def test_both_sides_of_a_kink_are_real_and_have_gradients(generator):
     """PyTorch computes both cases everywhere: √a below zero would make the gradient no number."""

@@ -151,6 +151,7 @@ def test_what_needs_more_than_a_kernel_is_refused(
         rule(**spec)
 
 
+@pytest.mark.few
 @pytest.mark.parametrize(
     "features", ["exponential", {"kernel": "s*exp(s/2)"}, {"kernel": "round(2*s)"}]
 )

@@ -27,6 +27,7 @@ def test_numbers_follow_those_of_the_rule(name: str) -> None:
     assert numbers == [*range(last + 1, last + 1 + len(numbers))]
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("name", available())
 def test_vectors_are_those_that_the_layer_projects(name: str) -> None:
     """A vector has an equation exactly where the layer has channels for it, or a value not 0."""

@@ -56,6 +56,7 @@ def test_every_system_is_shown_in_every_way(path: Path) -> None:
     assert all(ord(c) < 128 or c in "ŷ" for c in latex_of(derived))
 
 
+@pytest.mark.some(11)
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_derivations(name: str, golden: Any) -> None:
     (path,) = (p for p in SPECS if p.stem == name)

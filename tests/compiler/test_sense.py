@@ -112,6 +112,7 @@ def test_a_coefficient_within_its_range_is_taken() -> None:
                       "coefficients": called_otherwise}))  # fmt: skip
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("loss", ["y**2/4", "y**2/2*sigmoid(v)", "log(cosh(y*v))"])
 def test_a_memory_that_never_leaves_zero_is_told(loss: str) -> None:
     mine = rule(loss)

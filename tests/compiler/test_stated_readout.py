@@ -176,6 +176,7 @@ COMBINED: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 
 
+@pytest.mark.some(10)
 @pytest.mark.parametrize("entries", COMBINED, ids=str)
 def test_the_interpreter_is_what_is_stated(entries: dict[str, Any]) -> None:
     rule = derive_spec(made(**entries))

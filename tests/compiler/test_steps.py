@@ -45,6 +45,7 @@ HUBER = {"kind": "huber", "delta": "token"}
 IMPLICIT = {"method": "implicit", "rate": "token"}
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "entries",
     [

@@ -156,6 +156,7 @@ def text_of(rule: Rule, name: str) -> list[str]:
     return [line.text for line in equations(rule) if line.name == name]
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("name", NAMES)
 def test_every_printed_symbol_is_told(name: str) -> None:
     assert untold(rule_of(name)) == {}
@@ -184,6 +185,7 @@ def test_every_symbol_of_a_spec_of_ones_own_is_told(name: str) -> None:
     assert untold(mine(**MIXED[name])) == {}
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("name", NAMES)
 def test_no_line_tells_a_symbol_by_itself(name: str) -> None:
     rule = rule_of(name)

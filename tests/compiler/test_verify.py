@@ -166,12 +166,13 @@ def test_smooth_stand_ins(bias: dict[str, object]) -> None:
     passes(derive_spec(spec(bias=bias, optimizer={"rate": "token"})))
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("retention", first_only((*RETENTIONS, *VARIANTS), *RETENTIONS), ids=str)
 def test_retentions(retention: dict[str, object]) -> None:
     passes(derive_spec(spec(bias="l2", retention=retention, optimizer={"rate": "token"})))
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     "penalty",
     [

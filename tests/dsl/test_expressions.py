@@ -7,6 +7,7 @@ import time
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 from mnemic.dsl.expressions import (
     Apply,
@@ -231,7 +232,7 @@ LEAVES = st.one_of(LITERALS, st.sampled_from([E, X, Y, *map(Name, CONSTANTS)]))
 TREES = st.recursive(LEAVES, _operations, max_leaves=8)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100, 25), deadline=None)
 @given(TREES)
 def test_unparse_and_parse_are_inverse(tree: Node) -> None:
     text = unparse(tree)
@@ -244,7 +245,7 @@ def test_unparse_and_parse_are_inverse(tree: Node) -> None:
     assert str(again) == text
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100, 25), deadline=None)
 @given(TREES)
 def test_no_parenthesis_could_be_left_out(tree: Node) -> None:
     text = unparse(tree)
@@ -275,7 +276,7 @@ MARKS = [*"()+-*/,<>=. ", "**", "9", "1e3", " and "]
 PIECES = st.lists(st.sampled_from([*SYMBOLS, *FUNCTIONS, *CONSTANTS, *MARKS])).map("".join)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(1000, 250), deadline=None)
 @given(st.one_of(st.text(), st.text("xe0123456789.+-*/()<=, \n_"), PIECES))
 @example("--0")
 @example("-0.0")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 from mnemic.dsl import catalogue
 from mnemic.dsl.hashing import spec_hash
@@ -422,7 +423,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400, 100), deadline=None)
 @given(st.dictionaries(st.sampled_from(list(Spec.model_fields)) | WORDS, VALUES, max_size=5))
 def test_any_mapping_loads_or_is_refused(mapping: dict[str, Any]) -> None:
     for source in (mapping, {"name": "x", **mapping}):

@@ -58,7 +58,7 @@ def run(begun: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(begun, tmp_path / "run"))
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("archive", [True, False])
 @pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth"])
 def test_code_in_a_runs_checkpoint_is_not_run(run: Path, tmp_path: Path, name: str, archive: bool):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +55,27 @@ def ran(run: Path, specs: str, tied: bool, **options: Any) -> tuple[list[float],
     return progress.losses, outcome.bits
 
 
-def check(place: Path, specs: str, count: int, *, tied: bool = True, **options: Any) -> None:
+Alone = Callable[..., tuple[tuple[list[float], float], Path]]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Alone:
+    """Gives what one process learns and leaves, in a run that all tests of the same share."""
+
+    @cache
+    def run(specs: str, tied: bool, **options: Any) -> tuple[tuple[list[float], float], Path]:
+        place = tmp_path_factory.mktemp("whole") / "run"
+        return ran(place, specs, tied, batch=WHOLE, **options), place
+
+    return run
+
+
+def check(
+    place: Path, alone: Alone, specs: str, count: int, *, tied: bool = True, **options: Any
+) -> None:
     """What several processes learn and leave is what one does."""
     same = {name: x for name, x in options.items() if name not in ("sharded", "sequence_parallel")}
-    whole = ran(place / "whole", specs, tied, batch=WHOLE, **same)
+    whole, left = alone(specs, tied, **same)
     readers = count // options.get("sequence_parallel", 1)
     told = {"batch": WHOLE // readers, **options}
     (place / "meet").mkdir()
@@ -64,7 +83,7 @@ def check(place: Path, specs: str, count: int, *, tied: bool = True, **options: 
     near = 1e-4 if options.get("optimizer") == "muon" else 1e-6  # which turns matrices in bfloat16
     assert first[0] == pytest.approx(whole[0], rel=near)
     assert first[1] == pytest.approx(whole[1], rel=near)
-    models = [place / run / "model" for run in ("cut", "whole")]
+    models = [run / "model" for run in (place / "cut", left)]
     files = [{path.name: path.stat().st_size for path in model.iterdir()} for model in models]
     assert files[0] == files[1]
     found, expected = map(folder.load, models)
@@ -76,16 +95,18 @@ def check(place: Path, specs: str, count: int, *, tied: bool = True, **options: 
 @pytest.mark.parametrize(
     "how", [{"sharded": True}, {"sequence_parallel": 2}], ids=["weights", "rows"]
 )
-def test_two_processes_learn_what_one_does(tmp_path: Path, how: dict[str, int]) -> None:
-    check(tmp_path, "gated-deltanet titans", 2, **how)
+def test_two_processes_learn_what_one_does(
+    tmp_path: Path, alone: Alone, how: dict[str, int]
+) -> None:
+    check(tmp_path, alone, "gated-deltanet titans", 2, **how)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("how", [{}, {"sharded": True}, {"sequence_parallel": 2}], ids=str)
 def test_two_processes_learn_what_one_does_with_each(
-    tmp_path: Path, each: str, how: dict[str, int]
+    tmp_path: Path, alone: Alone, each: str, how: dict[str, int]
 ) -> None:
-    check(tmp_path, each, 2, **how)
+    check(tmp_path, alone, each, 2, **how)
 
 
 @pytest.mark.full
@@ -100,9 +121,9 @@ def test_two_processes_learn_what_one_does_with_each(
     ids=str,
 )
 def test_two_processes_learn_what_one_does_by_the_same_options(
-    tmp_path: Path, how: dict[str, Any]
+    tmp_path: Path, alone: Alone, how: dict[str, Any]
 ) -> None:
-    check(tmp_path, "gated-deltanet", 2, **how)
+    check(tmp_path, alone, "gated-deltanet", 2, **how)
 
 
 @pytest.mark.full
@@ -110,9 +131,9 @@ def test_two_processes_learn_what_one_does_by_the_same_options(
 @pytest.mark.parametrize("sharded", [False, True])
 @pytest.mark.parametrize("tied", [False, True])
 def test_two_lines_of_two_processes_learn_what_one_does(
-    tmp_path: Path, specs: str, sharded: bool, tied: bool
+    tmp_path: Path, alone: Alone, specs: str, sharded: bool, tied: bool
 ) -> None:
-    check(tmp_path, specs, 4, tied=tied, sharded=sharded, sequence_parallel=2)
+    check(tmp_path, alone, specs, 4, tied=tied, sharded=sharded, sequence_parallel=2)
 
 
 def over_in_the_first() -> list[float]:

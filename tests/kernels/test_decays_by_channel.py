@@ -30,6 +30,7 @@ def differences(strongest: float, tokens: int, chunk: int) -> list[float]:
     return [float((a - b).abs().max()) for a, b in zip(*found, strict=True)]
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("strongest", [-1.0, -50.0, -1e4])
 @pytest.mark.parametrize(("tokens", "chunk"), [(40, 64), (64, 64), (52, 16)])
 def test_strong_decays_leave_every_digit(

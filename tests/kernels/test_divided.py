@@ -163,6 +163,7 @@ def loaded(name: str) -> set[str]:
     return set(re.findall(r"tiles\.load_\w+\(tile_(\w+),", body(name, "chunk_scan")))
 
 
+@pytest.mark.some(10)
 @pytest.mark.parametrize("name", SPECS)
 def test_what_one_kernel_stores_the_other_loads(name: str) -> None:
     assert stored(name)

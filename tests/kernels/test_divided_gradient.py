@@ -35,6 +35,7 @@ def kernels_of(name: str) -> tuple[str, ...]:
     return tuple(kernel for kernel in (*KERNELS, SUMS) if f"def {kernel}(" in text(name))
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", TRIED)
 def test_a_divided_gradient_is_the_recurrences(interpreter, tmp_path, name: str) -> None:
     folder = str(tmp_path / "own")

@@ -217,6 +217,7 @@ def _leaf(x: Any) -> Any:
     return x
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", ["deltanet", "mamba", "deltaformer"])
 def test_operators_by_torchs_own_checks(interpreter: Any, name: str, tmp_path: Any) -> None:
     found = interpreter(operators_checked, name=name, tokens=18, folder=str(tmp_path))

@@ -36,6 +36,7 @@ def test_what_decides_a_kernel(folder: Path, name: str, old: str, new: str) -> N
     assert digest(folder) != before
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
