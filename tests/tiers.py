@@ -31,8 +31,8 @@ SLOW = 10.0
 LISTED = 25
 """Files of tests whose processor time is told at the end: those that take most of it."""
 
-DRAWN = {"first": False}
-"""Whether Hypothesis draws as little as the first tier does, known before tests are collected."""
+RUNS = {"first": False}
+"""Whether the first tier runs, known before tests are collected."""
 
 CHANGED = pytest.StashKey[list[str]]()
 """The specs to be run in full, since what they run has changed."""
@@ -56,7 +56,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Find the specs whose code has changed: once, in the process that tells the workers."""
-    DRAWN["first"] = config.getoption("tier") == "first"
+    RUNS["first"] = config.getoption("tier") == "first"
     worker = getattr(config, "workerinput", None)
     if worker is not None:
         config.stash[CHANGED] = worker["changed"]
@@ -152,7 +152,12 @@ def first_only(values: Iterable[Any], *kept: Any) -> list[Any]:
 
 def examples(full: int, first: int) -> int:
     """Return how many examples Hypothesis draws in the tier that runs."""
-    return first if DRAWN["first"] else full
+    return first if runs_first() else full
+
+
+def runs_first() -> bool:
+    """Whether the first tier runs, and not the full one or a part of the tests by itself."""
+    return RUNS["first"]
 
 
 def specs_of(item: pytest.Item) -> set[str]:
@@ -254,19 +259,28 @@ def _running(process: int | str) -> float:
     found = 0.0
     for child in _children(process):
         with suppress(OSError):
-            line = Path(f"/proc/{child}/stat").read_text(encoding="utf-8")
-            times = line.rpartition(")")[2].split()[11:15]  # own, and of its ended children
-            found += sum(map(int, times)) / os.sysconf("SC_CLK_TCK") + _running(child)
+            times = _read(f"/proc/{child.decode()}/stat").rpartition(b")")[2].split()
+            ticks = sum(map(int, times[11:15]))  # own, and of its ended children
+            found += ticks / os.sysconf("SC_CLK_TCK") + _running(child.decode())
     return found
 
 
-def _children(process: int | str) -> list[str]:
+def _children(process: int | str) -> list[bytes]:
     """Return the numbers of the processes that a process has started, where the system tells."""
-    found: list[str] = []
+    found: list[bytes] = []
     with suppress(OSError):
-        for thread in Path(f"/proc/{process}/task").iterdir():
-            found += (thread / "children").read_text(encoding="utf-8").split()
+        for thread in os.listdir(f"/proc/{process}/task"):
+            found += _read(f"/proc/{process}/task/{thread}/children").split()
     return found
+
+
+def _read(path: str) -> bytes:
+    """Read a file of the system's, in the shortest way: this is asked for around every test."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(file, 1 << 16)
+    finally:
+        os.close(file)
 
 
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:

@@ -1,6 +1,7 @@
 """From an expression's tree to SymPy, and the rewrites that keep the result readable."""
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import sympy as sp
@@ -111,13 +112,12 @@ def tidy(expression: Any) -> Any:
     return steady(expression)
 
 
+@lru_cache(maxsize=1 << 12)
 def steady(expression: Any) -> Any:
     """Apply the rewrites: what overflows on the way to a finite value, as what does not."""
     if not expression.has(*GROWING):
         return expression
-    expression = expression.replace(_mixed, _pull_out_growing)
-    for pattern, result in REWRITES:
-        expression = expression.replace(pattern, result)
+    expression = _rewritten(expression.replace(_mixed, _pull_out_growing))
     expression = expression.replace(_is_logistic, lambda node: sym.sigmoid(
         -(node.base - 1).args[0]) ** -node.exp)  # fmt: skip
     return expression.replace(lambda node: node.is_Mul and node.has(sp.exp), _folded)
@@ -136,9 +136,15 @@ def _pull_out_growing(node: Any) -> Any:
     """Rewrite the growing factors of a product by themselves."""
     growing = sp.Mul(*(f for f in node.args if f.has(*GROWING)))
     rest = sp.Mul(*(f for f in node.args if not f.has(*GROWING)))
+    return rest * _rewritten(growing)
+
+
+def _rewritten(expression: Any) -> Any:
+    """Apply each rewrite all of whose functions stand in an expression."""
     for pattern, result in REWRITES:
-        growing = growing.replace(pattern, result)
-    return rest * growing
+        if all(expression.has(of.func) for of in pattern.atoms(sp.Function)):
+            expression = expression.replace(pattern, result)
+    return expression
 
 
 def _is_logistic(node: Any) -> bool:

@@ -162,7 +162,7 @@ def fuller_of(name: str, *, helps: str) -> list[str]:
     fused = import_module(f"{module.__name__}.support.fused")
     with (
         spilling(module, "launch", lambda cut: 8 * (told(cut) != helps)) as asked,
-        fused.in_several(always=False), compiling(target("sm_90")),
+        fused.in_several(always=False), compiling(target("sm_90")), noting(module, "launch"),
     ):  # fmt: skip
         subject.forward()
         (settled,) = import_module(f"{module.__name__}.support.narrower")._settled.values()
@@ -185,29 +185,36 @@ def test_rows_are_loaded_for_each_block_of_a_gradient_that_spills(compiler) -> N
 def lean_along(name: str) -> dict[str, Any]:
     """Whether a training step goes along memories, and how lean its gradient is, if all else
     spills; and the kernels that are launched. Nothing is compiled."""
-    launched: list[tuple[str, int]] = []
-
-    def noted(function: Any, grid: Any, arguments: Any, options: dict[str, Any]) -> None:
-        launched.append((function.__name__, options.get("LEAN", 0)))
-
     module = pipeline.compile(name).module
     subject = Subject.of(module, 64, torch.bfloat16)
-    launch, narrower, fused = (
-        import_module(f"{module.__name__}.support.{part}")
-        for part in ("launch", "narrower", "fused")
+    narrower, fused = (
+        import_module(f"{module.__name__}.support.{part}") for part in ("narrower", "fused")
     )
-    begin, launch.begin = launch.begin, noted
+    with (
+        spilling(module, "launch", lambda c: (0 if c.lean else FEW) if c.swept else MUCH),
+        fused.in_several(always=False), compiling(target("sm_80")),
+        noting(module, "launch") as launched,
+    ):  # fmt: skip
+        subject.backward()
+        (settled,) = narrower._settled.values()
+    told = [(name, options.get("LEAN", 0)) for name, options in launched]
+    return {"settled": [settled.swept, settled.lean], "launched": told}
+
+
+@contextmanager
+def noting(module: Any, part: str) -> Iterator[list[tuple[str, dict[str, Any]]]]:
+    """Launches of ``support.<part>`` are noted, name and options, and nothing is compiled."""
+    noted: list[tuple[str, dict[str, Any]]] = []
+    launch = import_module(f"{module.__name__}.support.{part}")
+
+    def begin(function: Any, grid: Any, arguments: Any, options: dict[str, Any]) -> None:
+        noted.append((function.__name__, options))
+
+    before, launch.begin = launch.begin, begin
     try:
-        with (
-            spilling(module, "launch", lambda c: (0 if c.lean else FEW) if c.swept else MUCH),
-            fused.in_several(always=False),
-            compiling(target("sm_80")),
-        ):
-            subject.backward()
-            (settled,) = narrower._settled.values()
+        yield noted
     finally:
-        launch.begin = begin
-    return {"settled": [settled.swept, settled.lean], "launched": launched}
+        launch.begin = before
 
 
 def test_a_way_that_does_not_compile_is_not_taken(compiler) -> None:
@@ -228,7 +235,7 @@ def refused_of(name: str) -> list[str]:
     fused = import_module(f"{module.__name__}.support.fused")
     with (
         spilling(module, "launch", spilled) as asked,
-        fused.in_several(always=False), compiling(target("sm_90")),
+        fused.in_several(always=False), compiling(target("sm_90")), noting(module, "launch"),
     ):  # fmt: skip
         subject.forward()
         (settled,) = import_module(f"{module.__name__}.support.narrower")._settled.values()
@@ -294,10 +301,11 @@ def kernels_of(name: str, left: int, other: int) -> list[str]:
     fused = import_module(f"{module.__name__}.support.fused")
     with (
         spilling(module, "launch", lambda cut: other if cut.swept else left),
-        fused.in_several(always=False), compiling(target("sm_90")) as log,
+        fused.in_several(always=False), compiling(target("sm_90")),
+        noting(module, "launch") as launched,
     ):  # fmt: skip
         subject.backward()
-    return [kernel.name for kernel in log.kernels]
+    return [name for name, _ in launched]
 
 
 @contextmanager
@@ -336,13 +344,14 @@ def cut_of(name: str, rows: int, *, forced: bool = False) -> list[int]:
     try:
         with (
             spilling(module, "launch", lambda cut: 8 * (cut.rows > rows)),
-            fused.in_several(always=False), compiling(target("sm_90")) as log,
+            fused.in_several(always=False), compiling(target("sm_90")),
+            noting(module, "launch") as launched,
         ):  # fmt: skip
             subject.backward()
     finally:
         tuned._forced.clear()
-    assert {kernel.name for kernel in log.kernels} == {"chunk_forward", "chunk_backward"}
-    return [int(kernel.constants["ROWS"]) for kernel in log.kernels]
+    assert {name for name, _ in launched} == {"chunk_forward", "chunk_backward"}
+    return [int(options["ROWS"]) for _, options in launched]
 
 
 @pytest.mark.parametrize("rows", first_only([16, 32], 16))
@@ -361,7 +370,8 @@ def asked(lengths: list[int], offset: int) -> int:
     fused = import_module(f"{module.__name__}.support.fused")
     with (
         spilling(module, "launch", lambda _: 0) as seen,
-        fused.in_several(always=False), compiling(target("sm_90")), torch.no_grad(),
+        fused.in_several(always=False), compiling(target("sm_90")), noting(module, "launch"),
+        torch.no_grad(),
     ):  # fmt: skip
         _, state = subject._call(subject.arguments, subject.params, {})
         for length in lengths:

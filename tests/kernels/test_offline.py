@@ -231,8 +231,8 @@ def forward_of(folder: str, along: bool) -> list[str]:
 
 
 @pytest.mark.parametrize("along", first_only([False, True], True))
-def test_a_chain_none_of_whose_intervals_is_a_token(compiler, tmp_path, along: bool) -> None:
+def test_a_chain_none_of_whose_intervals_is_a_token(compiler, along: bool) -> None:
     """Triton sees no name behind the branch that it is first given in; the interpreter does."""
-    folder = pipeline.compile(CHAIN, tmp_path / "chain").folder
+    folder = pipeline.compile(CHAIN).folder
     names = compiler(forward_of, folder=str(folder), along=along)
     assert names == ["chunk_swept_forward" if along else "chunk_forward"]

@@ -66,6 +66,12 @@ class _Search:
         return {name: frozenset(self.statements.keys() & {*quantity.reads()} - {name})
                 for name, quantity in self.statements.items()}  # fmt: skip
 
+    @cached_property
+    def own(self) -> dict[str, frozenset[str]]:
+        """What each statement makes and reads: nothing else that is alive ends with it."""
+        return {name: frozenset({name, *quantity.reads()}) - self.kept
+                for name, quantity in self.statements.items()}  # fmt: skip
+
     def best(self) -> tuple[str, ...]:
         """Search for an order of the statements whose fullest moment holds few entries."""
         known = frozenset(self.readers.keys() - self.statements.keys() - self.loads.keys())
@@ -87,16 +93,12 @@ class _Search:
         for name, before in self.behind.items():
             if name in done or not before <= done:
                 continue
-            own = frozenset({name, *self.statements[name].reads()}) - self.kept
+            own, finished = self.own[name], done | {name}
             during = begun.entries + self._entries(own - begun.alive)
-            after = frozenset(
-                n
-                for n in begun.alive | own
-                if not self.readers.get(n, frozenset()) <= done | {name}
-            )
-            gone = self._entries((begun.alive | own) - after)
+            gone = frozenset(n for n in own if self.readers.get(n, frozenset()) <= finished)
             yield _Begun(
-                (*begun.order, name), max(begun.most, during), after, during - gone
+                (*begun.order, name), max(begun.most, during), (begun.alive | own) - gone,
+                during - self._entries(gone),
             )  # fmt: skip
 
     def _entries(self, names: Iterable[str]) -> int:
