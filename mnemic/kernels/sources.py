@@ -5,7 +5,7 @@ it (its cut, its precision). Docstrings, comments and the PyTorch forms decide n
 """
 
 import ast
-from collections.abc import Iterator
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -25,17 +25,28 @@ def digest(folder: Path) -> str:
     trees = [_plain(folder / name) for name in KERNELS if (folder / name).is_file()]
     launching = _launching(support, trees)
     called = _called(_tiles(support / "tiles"), trees)
-    text = "\n".join(map(ast.dump, (*trees, *launching, *called)))
+    text = "\n".join(map(_dumped, (*trees, *launching, *called)))
     return sha256(text.encode()).hexdigest()[:DIGITS]
 
 
 def _plain(path: Path) -> ast.Module:
     """Parse a file's code without docstrings."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return _parsed(path.read_text(encoding="utf-8"))
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> ast.Module:
+    """Parse code without docstrings: once for all folders, whose support is the same."""
+    tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             node.body = [x for x in node.body if not _text(x)]
     return tree
+
+
+@lru_cache(maxsize=4096)
+def _dumped(tree: Tree) -> str:
+    return ast.dump(tree)
 
 
 def _text(node: ast.stmt) -> bool:
@@ -59,12 +70,15 @@ def _launching(support: Path, trees: list[ast.Module]) -> list[ast.Module]:
     return [found[name] for name in sorted(found)]
 
 
-def _imported(tree: ast.Module) -> Iterator[str]:
-    """Yield the modules that relative imports name: of a package, or from it."""
+@lru_cache(maxsize=1024)
+def _imported(tree: ast.Module) -> tuple[str, ...]:
+    """List the modules that relative imports name: of a package, or from it."""
+    found: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level:
             module = (node.module or "").removeprefix("support").removeprefix(".")
-            yield from [module] if module else [alias.name for alias in node.names]
+            found += [module] if module else [alias.name for alias in node.names]
+    return tuple(found)
 
 
 def _tiles(folder: Path) -> dict[str, list[ast.stmt]]:
@@ -95,8 +109,11 @@ def _called(tiles: dict[str, list[ast.stmt]], trees: list[ast.Module]) -> list[a
     return [node for name in sorted(found) for node in found[name]]
 
 
-def _named(tree: Tree) -> Iterator[str]:
+@lru_cache(maxsize=4096)
+def _named(tree: Tree) -> tuple[str, ...]:
+    found: list[str] = []
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name):
-                yield name
+                found.append(name)
+    return tuple(found)

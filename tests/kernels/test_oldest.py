@@ -47,7 +47,7 @@ def compiled(name: str) -> dict:
 
 
 @pytest.mark.parametrize(
-    "kind", first_only(KINDS, "affine", "frozen", "kernelised", "nonparametric")
+    "kind", first_only(KINDS, "affine", "kernelised", "nonparametric")
 )
 def test_a_spec_of_each_class_compiles(oldest: Call, kind: str) -> None:
     found = oldest(compiled, name=representative(kind))
