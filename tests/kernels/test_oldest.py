@@ -46,9 +46,7 @@ def compiled(name: str) -> dict:
     return {"triton": triton.__version__, "kernels": [kernel.name for kernel in log.kernels]}
 
 
-@pytest.mark.parametrize(
-    "kind", first_only(KINDS, "affine", "kernelised", "nonparametric")
-)
+@pytest.mark.parametrize("kind", first_only(KINDS, "affine", "kernelised", "nonparametric"))
 def test_a_spec_of_each_class_compiles(oldest: Call, kind: str) -> None:
     found = oldest(compiled, name=representative(kind))
     assert found["triton"] == VERSION
