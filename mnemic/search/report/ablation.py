@@ -154,7 +154,8 @@ def _title(space: Space, own: Entry) -> str:
         f"Each row changes one axis of `{own.name}`, whose own skills stand in the first row, and "
         f"says by how much the skill changes: means over {rung.seeds} seeds, each beside the same "
         f"seed of `{own.name}`; ± is half of the 95 % confidence interval. In bold the means that "
-        "differ from 0 with 95 % confidence, all changes together (paired t, Holm). "
+        "differ from 0 with 95 % confidence, all changes together (paired t, with variances told "
+        "from all changes together where there are twenty, and Holm). "
         f"{settings.model.layers} × {settings.model.dim} channels, {rung.steps} steps of "
         f"{settings.training.batch} sequences; {sizes}."
     )
