@@ -34,8 +34,18 @@ KEYWORDS: Final = frozenset(kwlist) - {"and", "or", "True", "False", "None"}
 INSTEAD: Final = {"lambda": "lam", "if": "where", "else": "where", "is": "=="}
 """What is written in place of a keyword."""
 
-SIGNS: Final = {"^": "**", "&": "and", "|": "or", "!": "not", "=": "=="}
+SIGNS: Final = {
+    "^": "**", "&": "and", "|": "or", "!": "not", "=": "==", "½": "1/2", "²": "**2", "³": "**3",
+    "·": "*", "×": "*", "−": "-", "÷": "/", "≤": "<=", "≥": ">=", "√": "sqrt(...)", "π": "pi",
+}  # fmt: skip
 """What is written in place of other languages' signs."""
+
+LATEX: Final = {
+    "frac": "(...)/(...)", "tfrac": "(...)/(...)", "dfrac": "(...)/(...)", "cdot": "*",
+    "times": "*", "left": "(", "right": ")", "leq": "<=", "le": "<=", "geq": ">=", "ge": ">=",
+    "infty": "inf", "pi": "pi",
+}  # fmt: skip
+"""What is written in place of LaTeX's commands that are no functions."""
 
 OTHERS: Final = {
     "ln": "log", "arctan": "atan", "arcsinh": "asinh", "arctanh": "atanh", "sgn": "sign",
@@ -180,7 +190,8 @@ def _check_tokens(text: str, walk: _Walk) -> None:
         token = _TOKEN.match(text, at)
         if token is None:
             piece = _piece(text, at)
-            walk.fail("is not part of the grammar", piece, at + 1, near=_meant(text, at, piece))
+            near = _meant(text, at, piece, walk.symbols)
+            walk.fail("is not part of the grammar", piece, at + 1, near=near)
         digits = re.split("[eE]", token["literal"] or "")[0].replace(".", "").lstrip("0")
         if len(digits) > MOST_DIGITS:
             walk.fail(f"a number of over {MOST_DIGITS} digits", token["literal"], at + 1)
@@ -192,23 +203,30 @@ def _check_tokens(text: str, walk: _Walk) -> None:
 
 def _piece(text: str, at: int) -> str:
     """Return what a message quotes where no token is found at ``at``: a word or one character."""
-    word = re.compile(r"[\w.]+", re.ASCII).match(text, at)
+    word = re.compile(r"\\[A-Za-z]+|\|\||[\w.]+", re.ASCII).match(text, at)
     return word[0] if word else text[at]
 
 
-def _meant(text: str, at: int, piece: str) -> str | None:
-    """Return what the grammar writes for a piece that it lacks: bars, a method or a function of
-    a module, a product without its sign, a sign of another language; None where it knows none.
+def _meant(text: str, at: int, piece: str, symbols: Collection[str] = ()) -> str | None:
+    """Return what the grammar writes for a piece that it lacks: bars, a norm where ``n`` is one of
+    the symbols, a method or a function of a module, a product without its sign, a command of LaTeX,
+    a sign of another language; None where it knows none.
 
     >>> _meant("|e|", 0, "|"), _meant("np.log(e)", 2, ".log"), _meant("2e", 0, "2e")
     ('abs(e)', 'log(...)', '2*e')
+    >>> _meant("||e||", 0, "||", {"n"}), _meant("\\\\ln(e)", 0, "\\\\ln"), _meant("e²", 1, "²")
+    ('n', 'log(...)', '**2')
     """
+    if piece in ("||", "‖"):
+        return "n" if "n" in symbols else None
     bars = re.compile(r"\|([^|]+)\|").match(text, at)
     if bars is not None:
         return f"abs({bars[1].strip(_SPACE)})"
     function = OTHERS.get(piece[1:], piece[1:])
-    if piece[0] == "." and function in FUNCTIONS:
+    if piece[0] in (".", "\\") and function in FUNCTIONS:
         return f"{function}(...)"
+    if piece[0] == "\\":
+        return LATEX.get(piece[1:])
     product = re.fullmatch(r"(\d+(?:\.\d*)?)(?!(?<=0)[box])([A-Za-z]\w*)", piece, re.ASCII)
     return "*".join(product.groups()) if product is not None else SIGNS.get(piece)
 

@@ -260,8 +260,9 @@ class _Composer:
 
     def scalar(self, text: str, at: Position, plain: bool) -> str | int | float | bool | None:
         """Return the value of a scalar by YAML 1.2's core schema."""
-        if _NO_TEXT.search(text):
-            self.report(at, "a control character or half a surrogate pair", text)
+        if found := _NO_TEXT.search(text):
+            hint = _ESCAPED if found[0] in "\a\b\v\f\x1b" else ""
+            self.report(at, "a control character or half a surrogate pair", text, hint)
         if not plain:
             return text
         if _NULL.fullmatch(text):
@@ -287,6 +288,9 @@ class _Composer:
             self.report(at, "a number too large for a float", text, "infinity is .inf")
         return value
 
+
+_ESCAPED: Final = "in double quotes a backslash begins an escape: write single ones"
+"""What to do about ``"\\frac"`` and ``"\\beta"``."""
 
 _WORDS: Final = {
     "'<stream end>'": "the end of the text", "'<scalar>'": "a text",

@@ -6,6 +6,7 @@ it; ``examples`` adds one of each, and ``PROSE`` what no model can say.
 
 from collections.abc import Iterator
 from functools import cache
+from itertools import groupby
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, cast, get_args, get_origin
 
@@ -16,7 +17,7 @@ from mnemic.dsl.block import Block
 from mnemic.dsl.coefficients import WORDS, Coefficient
 from mnemic.dsl.examples import EXAMPLES
 from mnemic.dsl.features import ReadKernel
-from mnemic.dsl.functions import CONSTANTS, FUNCTIONS, OPERATORS
+from mnemic.dsl.functions import CONSTANTS, FUNCTIONS, OPERATORS, Operator
 from mnemic.dsl.keys import Key, Keys
 from mnemic.dsl.optimizer import Anchor, Momentum, OptimizerEntry, Rate, Solver
 from mnemic.dsl.prose import CLASSES, COEFFICIENTS, EXPRESSIONS, INTRODUCTION
@@ -136,9 +137,15 @@ def _coefficients() -> str:
 def _functions() -> str:
     rows = [f"| `{f.name}` | {f.arity} | {f.meaning} |" for f in FUNCTIONS.values()]
     table = "\n".join(["| function | takes | meaning |", "| --- | --- | --- |", *rows])
-    operators = ", ".join(f"`{o.symbol.strip()}`" for o in reversed(list(OPERATORS.values())))
+    groups = groupby(reversed(OPERATORS.values()), lambda operator: operator.precedence)
+    operators = "; ".join(", ".join(map(_operator, group)) for _, group in groups)
     constants = ", ".join(f"`{name}`" for name in CONSTANTS)
     return f"{table}\n\nOperators, from the tightest: {operators}. Constants: {constants}."
+
+
+def _operator(operator: Operator) -> str:
+    sign = " (a sign)" if operator.name == "neg" else ""
+    return f"`{operator.symbol.strip()}`{sign}"
 
 
 def example_of(key: str, entry: type[Entry]) -> str:

@@ -111,6 +111,12 @@ ALL = ", ".join(FUNCTIONS)
         ("x^2", "column 2: is not part of the grammar: read '^'; did you mean '**'?"),
         ("1 + |x - y|", "column 5: is not part of the grammar: read '|'; did you mean "
                         "'abs(x - y)'?"),
+        ("\\frac{1}{2}", "column 1: is not part of the grammar: read '\\\\frac'; did you mean "
+                         "'(...)/(...)'?"),
+        ("\\log(x)", "column 1: is not part of the grammar: read '\\\\log'; did you mean "
+                     "'log(...)'?"),
+        ("x²", "column 2: is not part of the grammar: read '²'; did you mean '**2'?"),
+        ("||x||", "column 1: is not part of the grammar: read '||'"),
         ("x | y", "column 3: is not part of the grammar: read '|'; did you mean 'or'?"),
         ("np.arctan(x)", "column 3: is not part of the grammar: read '.arctan'; did you mean "
                          "'atan(...)'?"),

@@ -107,6 +107,8 @@ def test_an_alias_is_a_copy_at_its_own_position() -> None:
         ("a: \0", "1:4: a control character: read '\\x00'"),
         ("a: b\n  \x07", "2:3: a control character: read '\\x07'"),
         ('a: "\\0"', "1:4: a control character or half a surrogate pair: read '\\x00'"),
+        ('a: "\\frac"', "1:4: a control character or half a surrogate pair: read '\\x0crac' (in"
+         " double quotes a backslash begins an escape: write single ones)"),
         ('a: "\\ud800"', "1:4: a control character or half a surrogate pair: read '\\ud800'"),
         ('a: "\\UFFFFFFFF"', "1:7: an escape or a directive with an impossible number"),
         (b"a: 1\nb: \xff", "2:4: not UTF-8: byte 0xff (save the file as UTF-8)"),
