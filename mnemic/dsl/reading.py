@@ -173,7 +173,7 @@ class _Composer:
         try:
             event: events.Event = self.loader.get_event()  # type: ignore[no-untyped-call]
         except yaml.MarkedYAMLError as error:
-            problem, hint = _told(error.problem or "not YAML")
+            problem, hint = _explain(error.problem or "not YAML")
             self.stop(_position(error.problem_mark) or self.at, problem, hint=hint)
         except (ValueError, OverflowError):  # "\UFFFFFFFF", a %YAML of 5,000 digits
             at = _position(self.loader.get_mark()) or self.at
@@ -312,10 +312,10 @@ _HINTS: Final = {
 """What to do, by a part of what is told."""
 
 
-def _told(problem: str) -> tuple[str, str]:
+def _explain(problem: str) -> tuple[str, str]:
     """Return what PyYAML tells in words of the text, and what to do about it.
 
-    >>> _told("expected <block end>, but found '<scalar>'")[0]
+    >>> _explain("expected <block end>, but found '<scalar>'")[0]
     'expected the end of an indented part, but found a text'
     """
     for theirs, ours in _WORDS.items():
