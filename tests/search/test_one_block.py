@@ -75,6 +75,12 @@ def test_unit_vectors_leave_a_similarity_its_spread(name, shared):
     assert wide.memory.scale == 3.0
 
 
+def test_a_similarity_of_distances_has_no_scale():
+    block = load({"name": "b", "block": {}}).block
+    near = load("gaussian-attention")
+    assert in_block(near, block, 64).memory == near.memory
+
+
 def test_vectors_that_the_block_leaves_alone_keep_their_scale():
     block = load({"name": "b", "block": {"qk_norm": "none"}}).block
     assert in_block(load("softmax-attention"), block, 64).memory.scale is None

@@ -12,6 +12,7 @@ from mnemic.dsl.documents import Layers
 from mnemic.dsl.load import load
 from mnemic.dsl.memory import Memory, Nonparametric
 from mnemic.dsl.spec import Spec
+from mnemic.dsl.texts import texts
 from mnemic.errors import InvalidSpec, Issue
 from mnemic.search.space.choices import choices, parse
 from mnemic.search.space.contradictions import contradictions
@@ -83,6 +84,8 @@ def _scaled(spec: Spec, block: Block, dim: int) -> Memory:
     memory = spec.memory
     shortened = block.qk_norm == "l2" and spec.block.qk_norm == "none"
     if not (isinstance(memory, Nonparametric) and memory.scale is None and shortened):
+        return memory
+    if not any(text.where == "memory.similarity" and "s" in text.names for text in texts(spec)):
         return memory
     width = block.key_dim or max(1, dim // (block.heads or max(1, dim // HEAD)))
     return memory.model_copy(update={"scale": math.sqrt(width)})
