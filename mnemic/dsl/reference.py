@@ -137,7 +137,7 @@ def _coefficients() -> str:
 def _functions() -> str:
     rows = [f"| `{f.name}` | {f.arity} | {f.meaning} |" for f in FUNCTIONS.values()]
     table = "\n".join(["| function | takes | meaning |", "| --- | --- | --- |", *rows])
-    groups = groupby(reversed(OPERATORS.values()), lambda operator: operator.precedence)
+    groups = groupby(reversed([*OPERATORS.values()]), lambda operator: operator.precedence)
     operators = "; ".join(", ".join(map(_operator, group)) for _, group in groups)
     constants = ", ".join(f"`{name}`" for name in CONSTANTS)
     return f"{table}\n\nOperators, from the tightest: {operators}. Constants: {constants}."
