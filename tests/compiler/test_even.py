@@ -42,6 +42,7 @@ def test_attention_on_unit_vectors_is_told_to_be_a_mean() -> None:
         ({}, {"scale": 8.0}),
         ({}, {"similarity": "exp(8*s)"}),
         ({}, {"similarity": "exp(-d2)"}),
+        ({}, {"similarity": "s**2 + 0.001"}),
     ],
 )
 def test_weights_that_differ_are_not(block: dict[str, Any], memory: dict[str, Any]) -> None:

@@ -73,6 +73,8 @@ def test_unit_vectors_leave_a_similarity_its_spread(name, shared):
     assert after.std() == pytest.approx(float(before.std()), rel=0.05)
     wide = in_block(load(name), load({"name": "b", "block": {"key_dim": 9}}).block, 64)
     assert wide.memory.scale == 3.0
+    by_value = load({"name": "b", "block": {"value_dim": 16}}).block
+    assert in_block(load(name), by_value, 64).memory.scale == 4.0, "four heads of 16 channels"
 
 
 def test_a_similarity_of_distances_has_no_scale():

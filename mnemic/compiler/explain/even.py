@@ -11,6 +11,9 @@ from mnemic.dsl.memory import Nonparametric
 WIDTH = 64
 """Channels of a head whose block does not say."""
 
+PLACES = (-1.0, -0.5, -0.2, 0.0, 0.2, 0.5, 1.0)
+"""Cosines of key and query at which weights are compared: even functions agree at both ends."""
+
 APART = 2.0
 """How many times as much the nearest key weighs as the farthest, at least, to be no plain mean."""
 
@@ -29,13 +32,13 @@ def warning(rule: Rule) -> str | None:
         return None
     width, length = block.key_dim or WIDTH, abs(block.scale or 1.0)
     most = length / math.sqrt(width)
-    ends = [sp.N(stated.subs(sym.s, end)) for end in (-most, most)]
-    if not all(end.is_real and end > 0 for end in ends) or max(ends) >= APART * min(ends):
+    weights = [sp.N(stated.subs(sym.s, most * place)) for place in PLACES]
+    if not all(x.is_real and x > 0 for x in weights) or max(weights) >= APART * min(weights):
         return None
     return (
         "All pairs weigh nearly the same: keys and queries are unit vectors (block.qk_norm: l2), "
         f"so s = k·q/√d_k lies within ±{most:.3g} for {width} channels, and no pair weighs more "
-        f"than {float(max(ends) / min(ends)):.3g} times another. Write memory.scale: "
+        f"than {float(max(weights) / min(weights)):.3g} times another. Write memory.scale: "
         f"{math.sqrt(width):.3g}, √d_k, which gives s the spread that it has for entries of size "
         "one, or block.qk_norm: none."
     )

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any, Final
 
+from mnemic.codegen.support.block import Block as Sizer
 from mnemic.dsl import combinations
 from mnemic.dsl.block import Block
 from mnemic.dsl.documents import Layers
@@ -17,9 +18,6 @@ from mnemic.errors import InvalidSpec, Issue
 from mnemic.search.space.choices import choices, parse
 from mnemic.search.space.contradictions import contradictions
 from mnemic.search.space.space import Space
-
-HEAD: Final = 64
-"""Channels of a head where a block does not say."""
 
 OWN: Final = ("scale",)
 """Entries that stay a spec's own where the shared block does not write them. ``scale`` multiplies
@@ -87,7 +85,8 @@ def _scaled(spec: Spec, block: Block, dim: int) -> Memory:
         return memory
     if not any(text.where == "memory.similarity" and "s" in text.names for text in texts(spec)):
         return memory
-    width = block.key_dim or max(1, dim // (block.heads or max(1, dim // HEAD)))
+    told = Sizer(block.heads, block.key_dim, block.value_dim)
+    width = told.sizes(dim, square=False).key_dim
     return memory.model_copy(update={"scale": math.sqrt(width)})
 
 
