@@ -15,11 +15,17 @@ if TYPE_CHECKING:
     from mnemic.pipeline import derive as derive
     from mnemic.pipeline import diff as diff
 
+    __version__: str
+
 __all__ = ["Compiled", "compile", "derive", "diff", "load"]
 
 
 def __getattr__(name: str) -> Any:
     """Load what is asked for, when it is: importing mnemic is light."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("mnemic")
     if name in __all__:
         return _loaded(name)
     raise AttributeError(f"module 'mnemic' has no attribute '{name}'")
@@ -40,4 +46,4 @@ def _loaded(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, "__version__"])

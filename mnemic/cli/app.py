@@ -35,6 +35,7 @@ from mnemic.cli.site import site
 from mnemic.cli.tasks import tasks
 from mnemic.cli.train import train
 from mnemic.cli.tune import tune
+from mnemic.cli.values import Command
 from mnemic.cli.verify import verify
 from mnemic.errors import UsageError
 
@@ -189,7 +190,7 @@ app = typer.Typer(
 for command, examples in EXAMPLES.items():
     name = command.__name__.removesuffix("_")
     shown = "\n\n".join(["Examples:", *examples])
-    app.command(name, help=_unwrapped(command), epilog=shown)(
+    app.command(name, cls=Command, help=_unwrapped(command), epilog=shown)(
         guarded(command, EXTRA.get(command, ""))
     )
 

@@ -8,6 +8,7 @@ from importlib.metadata import version
 
 import pytest
 
+import mnemic as package
 from mnemic.cli.app import EXAMPLES
 from mnemic.cli.bench import bench
 
@@ -16,6 +17,8 @@ ESCAPE = "\x1b"
 
 def test_version(mnemic):
     assert mnemic("--version").out == f"mnemic {version('mnemic')}\n"
+    assert package.__version__ == version("mnemic")
+    assert "__version__" in dir(package)
 
 
 @pytest.mark.parametrize("command", [c.__name__.removesuffix("_") for c in EXAMPLES])
@@ -58,6 +61,20 @@ def test_help_lists_every_command_and_completion(mnemic):
 def test_an_unknown_command_and_an_unknown_option(mnemic):
     assert mnemic("chek").code == 2
     assert mnemic("check", "deltanet", "--jsn").code == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("train", "deltanet", "--lr", "abc"), "'--lr': must be a valid number: read 'abc'"),
+        (("train", "deltanet", "--steps=2.5"), "'--steps': must be a valid integer: read '2.5'"),
+        (("search", "x.yaml", "--jobs", "0"), "must be greater than or equal to 1: read '0'"),
+    ],
+)
+def test_a_wrong_value_of_an_option_is_told_with_what_was_read(mnemic, given, told):
+    done = mnemic(*given)
+    assert done.code == 2
+    assert told in " ".join(done.err.replace("│", " ").split())
 
 
 def test_no_arguments_show_what_to_try_first(mnemic):
