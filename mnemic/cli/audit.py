@@ -12,7 +12,8 @@ from mnemic.audit.verdict import KINDS
 from mnemic.cli.arguments import AsJson
 from mnemic.cli.output import console, echo, print_json, raw
 from mnemic.cli.verdicts import Found, judged
-from mnemic.errors import CheckFailed
+from mnemic.dsl.spec import Spec
+from mnemic.errors import CheckFailed, UsageError
 
 
 def _complete(incomplete: str) -> list[str]:
@@ -70,9 +71,25 @@ def _lines(words: tuple[str, ...]) -> tuple[tuple[Paper, Equation], ...]:
     from mnemic import pipeline
 
     paths = [word for word in words if Path(word).suffix in (".yaml", ".yml") or "/" in word]
-    own = [line for path in paths for line in about(pipeline.read(path))]
+    own = [line for path in paths for line in _printed_by(pipeline.read(path))]
     named = tuple(word for word in words if word not in paths)
     return (*(chosen(named) if named or not paths else ()), *own)
+
+
+def _printed_by(spec: Spec) -> tuple[tuple[Paper, Equation], ...]:
+    """Return the lines about a spec of one's own.
+
+    Raises:
+        UsageError: it has none.
+    """
+    lines = about(spec)
+    if not lines:
+        raise UsageError(
+            f"{spec.name}: has no printed line to judge; a line and what it is to solve stand in "
+            'its file as published: [{where: "(3)", rule: "W = W + eta*v @ k.T", '
+            'problem: "L = norm(W @ k - v)**2/2; W = W - eta*gradient(L, W)"}]'
+        )
+    return lines
 
 
 def describe(verdict: Found, *, full: bool = False) -> str:

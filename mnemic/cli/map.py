@@ -72,8 +72,7 @@ def map_(
     elif path:
         _chain(drawn, named[path[0]], named[path[1]])
     elif near:
-        _lines(drawn.near(named[near]))
-        echo(f"{named[near]}: {len(drawn.near(named[near]))} relations")
+        _near(drawn, named[near])
     else:
         _lines(drawn.relations if every else drawn.direct)
         _summary(drawn)
@@ -98,6 +97,17 @@ def _map(specs: dict[str, Spec]) -> "Map":
 def _lines(relations: "tuple[Relation, ...]") -> None:
     for relation in relations:
         echo(str(relation))
+
+
+def _near(drawn: "Map", name: str) -> None:
+    """Tell the relations of one system; without any, what else tells how it differs."""
+    found = drawn.near(name)
+    _lines(found)
+    if found:
+        echo(f"{name}: {len(found)} relation{'s' if len(found) > 1 else ''}")
+    else:
+        echo(f"{name}: no relation to another of {len(drawn.classes)} systems was found; "
+             f"mnemic diff {name} OTHER tells how it differs from one")  # fmt: skip
 
 
 def _chain(drawn: "Map", a: str, b: str) -> None:

@@ -1,5 +1,6 @@
 """``mnemic model``: specs as a language model that transformers loads."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -97,8 +98,7 @@ def model(
     from mnemic.hf import build, card, checks, folder, from_fla
     from mnemic.hf.pattern import sources
 
-    if sum(x is not None for x in (spec, layers, checkpoint)) != 1:
-        raise UsageError("one of SPEC, --layers and --from is needed")
+    _demand_one({"SPEC": spec, "--layers": layers, "--from": checkpoint})
     folder.refuse_foreign(output.expanduser(), replace=replace)
     told = {"blocks": blocks, "dim": dim, "heads": heads, "hidden": hidden, "init": init,
             "vocabulary": vocabulary, "tied": tied, "length": length}  # fmt: skip
@@ -121,10 +121,26 @@ def model(
         print_json({"folder": str(place), "layers": config.layers, "parameters": count,
                     "checks": listed})  # fmt: skip
         return
-    sizes = f"{config.num_hidden_layers} blocks of {config.hidden_size}"
+    number = config.num_hidden_layers
+    sizes = f"{number} block{'s' if number > 1 else ''} of {config.hidden_size} channels"
     echo(f"{place}: {count:,} parameters in {sizes}")
     for c in found:
         echo(f"  {c.name}: {c.error:.1e}")
+
+
+def _demand_one(sources: Mapping[str, Any]) -> None:
+    """Raise UsageError unless exactly one of what a model is made of is given."""
+    given = [name for name, source in sources.items() if source is not None]
+    if not given:
+        raise UsageError("one of SPEC, --layers and --from is needed")
+    if str(sources["--layers"]).isdecimal():
+        count = sources["--layers"]
+        raise UsageError(
+            f"--layers: read '{count}', allowed: specs in turn, 'gated-deltanet*3, "
+            f"softmax-attention'; a number of blocks is --blocks {count}"
+        )
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} exclude each other: give one of them")
 
 
 def shaped(size: str | None, told: dict[str, Any]) -> "Shape":

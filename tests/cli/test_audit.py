@@ -50,6 +50,14 @@ def test_a_table(mnemic):
     assert any("differs" in row and "should be `" in row for row in table)
 
 
+def test_a_spec_that_prints_no_line(mnemic, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("mnemic: 1\nname: mine\nbias: l2\n")
+    done = mnemic("audit", str(path))
+    assert (done.code, done.out) == (2, "")
+    assert "mine: has no printed line to judge" in done.err
+
+
 def test_a_spec_of_ones_own(mnemic, own):
     done = mnemic("audit", own(RIGHT))
     assert (done.code, done.out.splitlines()[0]) == (0, "own (1): agrees (by algebra and numbers)")

@@ -37,6 +37,8 @@ def test_a_system_of_ones_own_a_chain_and_json(mnemic, own):
     chain = mnemic("map", own, "--path", "own", "gated-deltanet").out
     assert chain == "own is a special case of gated-deltanet: α = 1, η′ = 2·η\n"
     assert mnemic("map", "--path", own, "gated-deltanet").out == chain
+    alone = mnemic("map", "--near", "softmax-attention").out
+    assert "no relation to another of 5 systems was found; mnemic diff softmax-attention" in alone
     none = mnemic("map", "--path", "gla", "softmax-attention").out
     assert none == "no chain of relations joins gla and softmax-attention\n"
     data = json.loads(mnemic("map", own, "--json").out)

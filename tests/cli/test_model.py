@@ -44,7 +44,8 @@ def test_a_named_size_gives_way_to_what_is_told(mnemic, tmp_path):
     [
         (("deltanet",), 2, "--blocks and --dim needed where there is no --size"),
         (TINY, 2, "one of SPEC, --layers and --from is needed"),
-        (("deltanet", "--layers", "swa", *TINY), 2, "one of SPEC, --layers and --from is needed"),
+        (("deltanet", "--layers", "swa", *TINY), 2, "SPEC and --layers exclude each other"),
+        (("deltanet", "--layers", "2", *TINY), 2, "a number of blocks is --blocks 2"),
         (("--from", "x", "--dim", "8", "--untied"), 2, "leave out --dim, --tied"),
         (("deltanet", *TINY, "--heads", "0"), 2, "heads: read 0, must be at least 1"),
         (("deltanett", *TINY), 2, "did you mean 'deltanet'"),
