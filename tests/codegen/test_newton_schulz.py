@@ -34,13 +34,43 @@ def test_a_large_iteration_is_computed_again(
     matrix = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     out, gradient, kept = through(matrix)
     assert kept > 5 * matrix.nbytes
-    monkeypatch.setattr(matrices, "KEPT", 6 * matrix.nbytes)
+    squares = 2 * 3 * 8 * 8 * matrix.element_size()
+    monkeypatch.setattr(matrices, "KEPT", 5 * (matrix.nbytes + squares))
     assert through(matrix)[2] == kept, "what just fits is kept"
-    monkeypatch.setattr(matrices, "KEPT", 6 * matrix.nbytes - 1)
+    monkeypatch.setattr(matrices, "KEPT", 5 * (matrix.nbytes + squares) - 1)
     again, same, little = through(matrix)
     assert torch.equal(again, out)
     assert torch.equal(same, gradient)
     assert little <= matrix.nbytes
+
+
+@pytest.mark.parametrize("shape", [(5, 7), (7, 5), (2, 3, 6, 6), (0, 4, 5)])
+@pytest.mark.parametrize("kept", [0, 2**26])
+def test_its_gradient_is_that_of_the_formula(
+    shape: tuple[int, ...], kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matrices, "KEPT", kept)
+    x = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    pull, plain, leaf = torch.randn_like(x), x.clone().requires_grad_(), x.clone().requires_grad_()
+    tall = shape[-2] > shape[-1]
+    y = plain.mT if tall else plain
+    y = y / (torch.linalg.matrix_norm(y)[..., None, None] + 1e-7)
+    for _ in range(5):
+        gram = y @ y.mT
+        y = 3.4445 * y + (-4.7750 * gram + 2.0315 * gram @ gram) @ y
+    expected = y.mT if tall else y
+    out = newton_schulz(leaf, steps=5)
+    torch.testing.assert_close(out, expected, rtol=1e-12, atol=1e-12)
+    (told,) = torch.autograd.grad(out, leaf, pull)
+    (right,) = torch.autograd.grad(expected, plain, pull)
+    torch.testing.assert_close(told, right, rtol=1e-11, atol=1e-12)
+
+
+def test_a_matrix_of_zeros_has_a_finite_gradient() -> None:
+    """As of a padded token, whose step is none."""
+    zero = torch.zeros(2, 3, 4, dtype=torch.float64, requires_grad=True)
+    (told,) = torch.autograd.grad(newton_schulz(zero, steps=5).sum(), zero)
+    torch.testing.assert_close(told, torch.full_like(told, 3.4445**5 / 1e-7))
 
 
 def test_it_has_second_derivatives_and_passes_through_transforms(

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from .chunks import decayed_mix, delayed_rows
-from .links import entry_norm
-from .matrices import QUINTIC
+from .matrices import newton_schulz_vjp as newton_schulz_vjp
 from .rows import log_mix
 
 # -- sums ------------------------------------------------------------------------------------
@@ -213,28 +212,6 @@ def state_products(x: Tensor, y: Tensor) -> Tensor:
 def pairings(x: Tensor, u: Tensor, k: Tensor) -> Tensor:
     """Compute u_sᵀ X_t k_s: [..., C, V, K], [..., S, V], [..., S, K] → [..., C, S]."""
     return torch.einsum("...tvk,...sv,...sk->...ts", x, u, k)
-
-
-def newton_schulz_vjp(d: Tensor, matrix: Tensor, *, steps: int) -> Tensor:
-    """Return the gradient of Newton–Schulz, back through its steps from matrices before each."""
-    tall = matrix.shape[-2] > matrix.shape[-1]
-    first, d = (matrix.mT, d.mT) if tall else (matrix, d)
-    size = entry_norm(first, power=2.0)[..., None, None]
-    x = first / (size + 1e-7)
-    before = []
-    a, b, c = QUINTIC
-    for _ in range(steps):
-        before.append(x)
-        gram = x @ x.mT
-        x = a * x + (b * gram + c * gram @ gram) @ x
-    for x in reversed(before):
-        gram = x @ x.mT
-        d_mixed = d @ x.mT
-        d_gram = b * d_mixed + c * (d_mixed @ gram + gram @ d_mixed)
-        d = a * d + (b * gram + c * gram @ gram) @ d + (d_gram + d_gram.mT) @ x
-    inner = (d * first).sum((-2, -1), keepdim=True)
-    d = d / (size + 1e-7) - (first / size) * inner / (size + 1e-7) ** 2
-    return d.mT if tall else d
 
 
 # -- factors ---------------------------------------------------------------------------------

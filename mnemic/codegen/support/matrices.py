@@ -1,8 +1,9 @@
 """What acts on whole matrices: Newton-Schulz, and norms of rows or columns."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from .links import entry_norm
 from .rows import TINY
@@ -13,6 +14,12 @@ KEPT = 2**26
 
 QUINTIC = (3.4445, -4.7750, 2.0315)
 """The quintic's coefficients: a x + b x³ + c x⁵ on every singular value."""
+
+
+SHIFT = 1e-7
+"""What is added to the norm by which the iteration's first matrix is divided."""
+
+Step = tuple[Tensor, Tensor, Tensor]
 
 
 def scaled_to_norms(memory: Tensor, norms: Tensor, *, axis: str) -> Tensor:
@@ -40,21 +47,82 @@ def newton_schulz(matrix: Tensor, *, steps: int) -> Tensor:
     the smaller side multiplies, so tall matrices are transposed. A gradient keeps the argument and
     computes the iteration again where it would otherwise keep more than `KEPT` of it.
     """
-    held = (steps + 1) * matrix.numel() * matrix.element_size()
-    plain = torch.compiler.is_compiling() or transformed() or not matrix.requires_grad
-    if plain or held <= KEPT:
-        return _iterated(matrix, steps)
-    found: Tensor = checkpoint(_iterated, matrix, steps, use_reentrant=False)
+    if torch.compiler.is_compiling() or transformed() or not matrix.requires_grad:
+        return _iterated(matrix, steps)[0]
+    found: Tensor = _Orthogonalised.apply(matrix, steps)
     return found
 
 
-def _iterated(matrix: Tensor, steps: int) -> Tensor:
-    """Run the quintic's iteration from the matrix scaled to norm one."""
-    tall = matrix.shape[-2] > matrix.shape[-1]
-    x = matrix.mT if tall else matrix
-    x = x / (entry_norm(x, power=2.0)[..., None, None] + 1e-7)
+class _Orthogonalised(torch.autograd.Function):
+    """Newton–Schulz with its gradient by hand: products that add as they go, each once."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, steps: int) -> Tensor:
+        out, kept = _iterated(matrix, steps)
+        held = sum(x.numel() * x.element_size() for step in kept for x in step)
+        ctx.steps = steps
+        ctx.save_for_backward(matrix, *(x for step in kept for x in step if held <= KEPT))
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        matrix, *flat = ctx.saved_tensors
+        if torch.is_grad_enabled() or not flat:  # what was kept has no derivative of its own
+            return newton_schulz_vjp(grads[0], matrix, steps=ctx.steps), None
+        kept = [(flat[i], flat[i + 1], flat[i + 2]) for i in range(0, len(flat), 3)]
+        return _pulled(grads[0], matrix, kept), None
+
+
+def newton_schulz_vjp(d: Tensor, matrix: Tensor, *, steps: int) -> Tensor:
+    """Return the gradient of `newton_schulz` at d: back through its steps, which are made anew."""
+    return _pulled(d, matrix, _iterated(matrix, steps)[1])
+
+
+def _iterated(matrix: Tensor, steps: int) -> tuple[Tensor, list[Step]]:
+    """Run the quintic's iteration X ← P X, P = a I + b A + c A², A = X Xᵀ; return X, A and P before
+    each step, too."""
+    first = _laid_wide(matrix, matrix)
+    x = first / (_size(first) + SHIFT)
     a, b, c = QUINTIC
+    scaled = a * torch.eye(x.shape[-2], dtype=x.dtype, device=x.device)
+    kept = []
     for _ in range(steps):
         gram = x @ x.mT
-        x = a * x + (b * gram + c * gram @ gram) @ x
-    return x.mT if tall else x
+        mixed = torch.baddbmm(torch.add(scaled, gram, alpha=b), gram, gram, alpha=c)
+        kept.append((x, gram, mixed))
+        x = mixed @ x
+    return _laid_back(x, matrix), kept
+
+
+def _pulled(d: Tensor, matrix: Tensor, kept: list[Step]) -> Tensor:
+    """Return the gradient at d by what `_iterated` had before each step.
+
+    Of X′ = P X: dP = dX′ Xᵀ, S = dP + dPᵀ, and dX = P dX′ + (b S + c (S A + A S)) X, since A and P
+    are symmetric.
+    """
+    first, d = _laid_wide(matrix, matrix), _laid_wide(d, matrix)
+    _, b, c = QUINTIC
+    for x, gram, mixed in reversed(kept):
+        d_mixed = d @ x.mT
+        both = d_mixed + d_mixed.mT
+        half = torch.baddbmm(both, both, gram, beta=b / 2, alpha=c)
+        d = (mixed @ d).baddbmm_(half + half.mT, x)
+    size = _size(first)
+    along = (d * first).sum((-2, -1), keepdim=True)
+    return _laid_back(d / (size + SHIFT) - first * (along / size / (size + SHIFT) ** 2), matrix)
+
+
+def _size(x: Tensor) -> Tensor:
+    return entry_norm(x, power=2.0)[..., None, None]
+
+
+def _laid_wide(x: Tensor, like: Tensor) -> Tensor:
+    """Return x as a batch of matrices, transposed where those of ``like`` are tall."""
+    wide = x.mT if like.shape[-2] > like.shape[-1] else x
+    return wide.reshape(-1, *wide.shape[-2:])
+
+
+def _laid_back(x: Tensor, like: Tensor) -> Tensor:
+    """Undo `_laid_wide`."""
+    tall = like.shape[-2] > like.shape[-1]
+    return (x.mT if tall else x).reshape(like.shape)
