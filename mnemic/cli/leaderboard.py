@@ -73,15 +73,17 @@ def leaderboard(
     With --block every memory is set into the same block, so that the rules alone differ, and each
     spec in its own block is measured beside it, unless with --no-own. --rates chooses each spec's
     learning rate from a few by successive halving. Specs that are not told apart from the best are
-    marked.
+    marked. Of ten specs on, a table says which tasks tell them apart: one that all solve, or none,
+    only thins the mean.
 
     JSON: {"entries": [{"name", "look", "runs", "over", "why", "failed", "rate", "heats",
-    "skill"}, ...], "first": [name, ...]}, with --block "own": as "entries", in their own blocks.
+    "skill"}, ...], "first": [name, ...], "tasks": {name: {"lowest", "low", "middle", "high",
+    "highest", "reliability", "fault"}}}, with --block "own": as "entries", in their own blocks.
     """
     from mnemic.dsl.catalogue import names
     from mnemic.models.files import replacing
     from mnemic.search.report.leaderboard import IN_ONE_BLOCK, RESULTS
-    from mnemic.search.report.standings import table
+    from mnemic.search.report.standings import table, tell_tasks
     from mnemic.search.report.ties import first_group
     from mnemic.search.space.one_block import with_block
     from mnemic.search.space.space import load_space
@@ -107,7 +109,12 @@ def leaderboard(
             beside.write_text(text, encoding="utf-8")
     if as_json:
         within = {e.name: e.seeds for e in entries if e.whole and not e.over}
-        told = {"entries": [_plain(e) for e in entries], "first": list(first_group(within))}
+        tasks = tell_tasks(list(read.settings.tasks), [e for e in entries if e.name in within])
+        told = {
+            "entries": [_plain(e) for e in entries],
+            "first": list(first_group(within)),
+            "tasks": {name: asdict(one) | {"fault": one.fault} for name, one in tasks.items()},
+        }
         print_json(told | ({"own": [_plain(e) for e in packaged]} if packaged else {}))
     elif out is None:
         raw(text)

@@ -122,6 +122,7 @@ def test_a_leaderboard(mnemic, space, tmp_path):
     again = mnemic("leaderboard", space, *names, "--run", tmp_path / "board", "--json")
     assert [entry["name"] for entry in again.json["entries"]] == list(names)
     assert all(len(entry["runs"]) == 2 for entry in again.json["entries"])
+    assert again.json["tasks"] == {}, "too few specs to tell"
 
 
 @pytest.mark.full

@@ -8,6 +8,7 @@ from typing import Final
 from mnemic.compiler.compare.differing_entries import short
 from mnemic.search.report.claims import CLAIMS, claimed
 from mnemic.search.report.entries import Entry
+from mnemic.search.report.telling import Telling, telling
 from mnemic.search.report.ties import first_group
 from mnemic.search.space.space import Space
 from mnemic.search.study.scores import Interval
@@ -17,6 +18,11 @@ OWN: Final = "in its own block"
 TEST: Final = (
     "(t tests with variances told from all specs together, corrected by Bonferroni for all "
     "comparisons with the best)"
+)
+
+TOLD: Final = (
+    "How the mean skills of specs lie. Reliability is the part of their variance that is not the "
+    "seeds' (0: all is chance, 1: none). A task that all solve, or none, only thins the mean."
 )
 
 
@@ -54,7 +60,7 @@ def table(space: Space, entries: Sequence[Entry], packaged: Sequence[Entry] = ()
     if failed:
         lines = [f"- {e.name}: {e.why or _reasons(e)}" for e in failed]
         parts.append("## Not run\n\n" + "\n".join(lines))
-    parts.append(_claims(space))
+    parts += [_told_by_tasks(tasks, within), _claims(space)]
     return f"{_title(space)}\n\n" + "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -70,6 +76,31 @@ def _ties(within: Sequence[Entry], first: Sequence[str]) -> str:
         f"`1=` are not told apart from the best with 95 % confidence {TEST}: {', '.join(first)}. "
         "The order within them says nothing."
     )
+
+
+def tell_tasks(tasks: Sequence[str], entries: Sequence[Entry]) -> dict[str, Telling]:
+    """Return how far each task tells specs apart, without those of few specs or one seed."""
+    found = {}
+    for task in tasks:
+        skills = {e.name: [run.skill for run in e.runs if run.task == task] for e in entries}
+        if (told := telling(skills)) is not None:
+            found[task] = told
+    return found
+
+
+def _told_by_tasks(tasks: Sequence[str], entries: Sequence[Entry]) -> str:
+    found = tell_tasks(tasks, entries)
+    if not found:
+        return ""
+    head = ["task", "lowest", "nine in ten at least", "half at least", "one in ten at least",
+            "highest", "reliability", ""]  # fmt: skip
+    rows = [
+        [task, *(f"{x:.3f}" for x in (o.lowest, o.low, o.middle, o.high, o.highest)),
+         f"{o.reliability:.2f}", o.fault]
+        for task, o in found.items()
+    ]  # fmt: skip
+    lines = [_line(head), _line(["---"] * len(head)), *map(_line, rows)]
+    return f"## What each task tells\n\n{TOLD}\n\n" + "\n".join(lines)
 
 
 def _title(space: Space) -> str:
