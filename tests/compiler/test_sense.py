@@ -271,3 +271,29 @@ def test_a_slope_that_is_no_number_where_predictions_meet_their_values_is_told(
 ) -> None:
     lines = [line for line in warned(rule(loss)) if "no slope at ŷ = v" in line]
     assert [told in line for line in lines] == [True] * (told is not None)
+
+
+@pytest.mark.parametrize(
+    ("link", "told"),
+    [
+        ({"expr": "a/nu**2", "power": 4}, True),
+        ("sign(a)*sqrt(abs(a))/nu", True),
+        ("sign(a)*log(nu)", True),
+        ("a/nu", False),
+        ("a/(nu**2 + 0.001)", False),
+        ({"expr": "sign(a)*abs(a)**3/nu**2", "power": 4}, False),
+    ],
+)
+def test_a_link_without_a_bound_where_a_memory_begins_is_told(link: Any, told: bool) -> None:
+    """And what is told is so: what follows it trains in float32 just where nothing is told."""
+    retention = {"view": "ftrl", "link": link, "decay": "token", "order": "before"}
+    one = {"name": "mine", "bias": "l2", "retention": retention, "optimizer": {"rate": "token"}}
+    known = [w for w in warned(derive_spec(load(one))) if "grows without bound" in w]
+    assert bool(known) == told
+    learned = derive_spec(load({**one, "memory": {"kind": "mlp", "residual": True}}))
+    assert not any("grows without bound" in w for w in warned(learned))
+    layer = compile(one).layer(dim=16)
+    out = layer(torch.randn(2, 6, 16, generator=torch.Generator().manual_seed(0)))
+    out.square().sum().backward()
+    finite = all(bool(p.grad.isfinite().all()) for p in layer.parameters() if p.grad is not None)
+    assert finite or told

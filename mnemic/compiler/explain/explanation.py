@@ -16,6 +16,7 @@ from mnemic.compiler.explain import (
     printing,
     steep,
     still,
+    unbounded,
     unreal,
 )
 from mnemic.compiler.explain.cost import Cost
@@ -112,6 +113,7 @@ def warned(rule: Rule) -> tuple[str, ...]:
         *warnings(rule),
         beginning.warning(rule),
         still.warning(rule),
+        unbounded.warning(rule),
         steep.warning(rule),
         flat.warning(rule),
         even.warning(rule),
