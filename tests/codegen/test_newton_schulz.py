@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from mnemic.codegen.support import matrices
 from mnemic.codegen.support.matrices import newton_schulz
@@ -64,6 +68,27 @@ def test_its_gradient_is_that_of_the_formula(
     (told,) = torch.autograd.grad(out, leaf, pull)
     (right,) = torch.autograd.grad(expected, plain, pull)
     torch.testing.assert_close(told, right, rtol=1e-11, atol=1e-12)
+
+
+def test_without_a_gradient_one_step_is_alive_at_a_time() -> None:
+    """What a gradient would keep, five times the matrix and more, is not held without one."""
+    alive, most = set[int](), [0]
+
+    class Counted(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            out = func(*args, **(kwargs or {}))
+            if isinstance(out, Tensor) and out.shape == matrix.shape and out._base is None:
+                alive.add(id(out))
+                weakref.finalize(out, alive.discard, id(out))
+                most[0] = max(most[0], len(alive))
+            return out
+
+    matrix = torch.randn(3, 8, 40)
+    with torch.no_grad(), Counted():
+        newton_schulz(matrix, steps=20)
+    assert 0 < most[0] < 8
 
 
 def test_a_matrix_of_zeros_has_a_finite_gradient() -> None:

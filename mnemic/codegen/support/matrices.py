@@ -1,5 +1,6 @@
 """What acts on whole matrices: Newton-Schulz, and norms of rows or columns."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,8 +19,6 @@ QUINTIC = (3.4445, -4.7750, 2.0315)
 
 SHIFT = 1e-7
 """What is added to the norm by which the iteration's first matrix is divided."""
-
-Step = tuple[Tensor, Tensor, Tensor]
 
 
 def scaled_to_norms(memory: Tensor, norms: Tensor, *, axis: str) -> Tensor:
@@ -48,7 +47,7 @@ def newton_schulz(matrix: Tensor, *, steps: int) -> Tensor:
     computes the iteration again where it would otherwise keep more than `KEPT` of it.
     """
     if torch.compiler.is_compiling() or transformed() or not matrix.requires_grad:
-        return _iterated(matrix, steps)[0]
+        return _iterated(matrix, steps)
     found: Tensor = _Orthogonalised.apply(matrix, steps)
     return found
 
@@ -58,43 +57,51 @@ class _Orthogonalised(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, matrix: Tensor, steps: int) -> Tensor:
-        out, kept = _iterated(matrix, steps)
-        held = sum(x.numel() * x.element_size() for step in kept for x in step)
+        kept: list[Tensor] | None = [] if _held(matrix, steps) <= KEPT else None
+        out = _iterated(matrix, steps, kept)
         ctx.steps = steps
-        ctx.save_for_backward(matrix, *(x for step in kept for x in step if held <= KEPT))
+        ctx.save_for_backward(matrix, *(kept or ()))
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        matrix, *flat = ctx.saved_tensors
-        if torch.is_grad_enabled() or not flat:  # what was kept has no derivative of its own
+        matrix, *kept = ctx.saved_tensors
+        if torch.is_grad_enabled() or not kept:  # what was kept has no derivative of its own
             return newton_schulz_vjp(grads[0], matrix, steps=ctx.steps), None
-        kept = [(flat[i], flat[i + 1], flat[i + 2]) for i in range(0, len(flat), 3)]
         return _pulled(grads[0], matrix, kept), None
 
 
 def newton_schulz_vjp(d: Tensor, matrix: Tensor, *, steps: int) -> Tensor:
     """Return the gradient of `newton_schulz` at d: back through its steps, which are made anew."""
-    return _pulled(d, matrix, _iterated(matrix, steps)[1])
+    kept: list[Tensor] = []
+    _iterated(matrix, steps, kept)
+    return _pulled(d, matrix, kept)
 
 
-def _iterated(matrix: Tensor, steps: int) -> tuple[Tensor, list[Step]]:
-    """Run the quintic's iteration X ← P X, P = a I + b A + c A², A = X Xᵀ; return X, A and P before
-    each step, too."""
+def _held(matrix: Tensor, steps: int) -> int:
+    """Return the bytes of X, A and P before each step."""
+    least, most = sorted(matrix.shape[-2:])
+    entries = matrix.numel() + 2 * (matrix.numel() // max(1, most)) * least
+    return steps * entries * matrix.element_size()
+
+
+def _iterated(matrix: Tensor, steps: int, kept: list[Tensor] | None = None) -> Tensor:
+    """Run the quintic's iteration X ← P X, P = a I + b A + c A², A = X Xᵀ; append X, A and P before
+    each step to ``kept``, if it is given."""
     first = _laid_wide(matrix, matrix)
     x = first / (_size(first) + SHIFT)
     a, b, c = QUINTIC
     scaled = a * torch.eye(x.shape[-2], dtype=x.dtype, device=x.device)
-    kept = []
     for _ in range(steps):
         gram = x @ x.mT
         mixed = torch.baddbmm(torch.add(scaled, gram, alpha=b), gram, gram, alpha=c)
-        kept.append((x, gram, mixed))
+        if kept is not None:
+            kept += (x, gram, mixed)
         x = mixed @ x
-    return _laid_back(x, matrix), kept
+    return _laid_back(x, matrix)
 
 
-def _pulled(d: Tensor, matrix: Tensor, kept: list[Step]) -> Tensor:
+def _pulled(d: Tensor, matrix: Tensor, kept: Sequence[Tensor]) -> Tensor:
     """Return the gradient at d by what `_iterated` had before each step.
 
     Of X′ = P X: dP = dX′ Xᵀ, S = dP + dPᵀ, and dX = P dX′ + (b S + c (S A + A S)) X, since A and P
@@ -102,7 +109,7 @@ def _pulled(d: Tensor, matrix: Tensor, kept: list[Step]) -> Tensor:
     """
     first, d = _laid_wide(matrix, matrix), _laid_wide(d, matrix)
     _, b, c = QUINTIC
-    for x, gram, mixed in reversed(kept):
+    for x, gram, mixed in zip(kept[-3::-3], kept[-2::-3], kept[-1::-3], strict=True):
         d_mixed = d @ x.mT
         both = d_mixed + d_mixed.mT
         half = torch.baddbmm(both, both, gram, beta=b / 2, alpha=c)
