@@ -285,7 +285,8 @@ def test_a_slope_that_is_no_number_where_predictions_meet_their_values_is_told(
     ],
 )
 def test_a_link_without_a_bound_where_a_memory_begins_is_told(link: Any, told: bool) -> None:
-    """And what is told is so: what follows it trains in float32 just where nothing is told."""
+    """Where nothing is told a layer has finite gradients in float32; the first of the others, as
+    Moneta states it, has not."""
     retention = {"view": "ftrl", "link": link, "decay": "token", "order": "before"}
     one = {"name": "mine", "bias": "l2", "retention": retention, "optimizer": {"rate": "token"}}
     known = [w for w in warned(derive_spec(load(one))) if "grows without bound" in w]
@@ -296,4 +297,7 @@ def test_a_link_without_a_bound_where_a_memory_begins_is_told(link: Any, told: b
     out = layer(torch.randn(2, 6, 16, generator=torch.Generator().manual_seed(0)))
     out.square().sum().backward()
     finite = all(bool(p.grad.isfinite().all()) for p in layer.parameters() if p.grad is not None)
-    assert finite or told
+    if not told:
+        assert finite
+    if link == {"expr": "a/nu**2", "power": 4}:
+        assert not finite, "mended: the warning speaks of nothing now"
