@@ -150,7 +150,9 @@ class _Run:
         loss = F.cross_entropy(logits, targets)
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip or math.inf)
+        norm = nn.utils.clip_grad_norm_(
+            self.model.parameters(), self.options.clip or math.inf, foreach=True
+        )
         self.demand_finite(loss=loss.item(), gradient=norm.item())
         for group in self.optimizer.param_groups:
             group["lr"] = self.options.rate(self.step)
@@ -324,7 +326,7 @@ def _optimizer(model: LanguageModel, options: TrainOptions) -> torch.optim.AdamW
         {"params": matrices, "weight_decay": options.weight_decay},
         {"params": vectors, "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=options.lr, betas=(0.9, 0.95))
+    return torch.optim.AdamW(groups, lr=options.lr, betas=(0.9, 0.95), fused=True)
 
 
 @contextmanager

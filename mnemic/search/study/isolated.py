@@ -26,6 +26,10 @@ T = TypeVar("T")
 Kind = Literal["refused", "not finite", "memory", "time", "crash", "interrupted"]
 
 PRELOADED: Final = ["mnemic.search.study.ready"]
+TUNABLES: Final = "GLIBC_TUNABLES"
+HUGE_PAGES: Final = "glibc.malloc.hugetlb=1"
+"""What asks the C library for pages of 2 MiB: a step of training makes and frees many tensors, and
+every first touch of a small page is a fault."""
 NO_MEMORY: Final = ("allocate memory", "MemoryError", "bad_alloc", "out of memory")
 PATIENCE: Final = 10.0
 """Seconds that an interrupted process has to save."""
@@ -74,7 +78,7 @@ def isolated(
     ours, theirs = context.Pipe()
     told = (theirs, function, arguments, bounds.memory, os.fspath(log))
     process = context.Process(target=_call, args=told, daemon=True)
-    with _without_main():
+    with _STARTING, _without_main(), _huge_pages():
         process.start()
     theirs.close()
     try:
@@ -195,12 +199,25 @@ def _bound(memory: float) -> None:
 def _without_main() -> Iterator[None]:
     """Keep the new process from running this program's main module again."""
     main = sys.modules["__main__"]
-    with _STARTING:
-        kept = {name: getattr(main, name, None) for name in ("__spec__", "__file__")}
-        for name in kept:
-            setattr(main, name, None)
-        try:
-            yield
-        finally:
-            for name, value in kept.items():
-                setattr(main, name, value)
+    kept = {name: getattr(main, name, None) for name in ("__spec__", "__file__")}
+    for name in kept:
+        setattr(main, name, None)
+    try:
+        yield
+    finally:
+        for name, value in kept.items():
+            setattr(main, name, value)
+
+
+@contextmanager
+def _huge_pages() -> Iterator[None]:
+    """Let the server that processes are forked from have huge pages, where the C library is
+    glibc 2.35 or newer; tunables that the user has set are kept as they are."""
+    if TUNABLES in os.environ:
+        yield
+        return
+    os.environ[TUNABLES] = HUGE_PAGES
+    try:
+        yield
+    finally:
+        del os.environ[TUNABLES]

@@ -1,5 +1,6 @@
 """Functions in processes of their own: answers, and every way to have none."""
 
+import os
 import threading
 import time
 
@@ -7,7 +8,7 @@ import deeds
 import pytest
 from postgres import until
 
-from mnemic.search.study.isolated import Answer, Bounds, Failure, isolated
+from mnemic.search.study.isolated import Answer, Bounds, Failure, _huge_pages, isolated
 
 PLENTY = Bounds(60.0, 2.0)
 
@@ -65,3 +66,16 @@ def test_an_interrupted_process_may_save(tmp_path):
     assert found == [Failure("interrupted", "interrupted")]
     assert mark.exists()
     assert time.monotonic() - began < 8
+
+
+def test_a_process_has_huge_pages_and_ours_keeps_its_own(tmp_path, monkeypatch):
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    assert told(tmp_path, os.getenv, "GLIBC_TUNABLES") == Answer("glibc.malloc.hugetlb=1")
+    assert "GLIBC_TUNABLES" not in os.environ
+
+
+def test_tunables_that_a_user_has_set_are_kept(monkeypatch):
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=1")
+    with _huge_pages():
+        assert os.environ["GLIBC_TUNABLES"] == "glibc.malloc.check=1"
+    assert os.environ["GLIBC_TUNABLES"] == "glibc.malloc.check=1"
