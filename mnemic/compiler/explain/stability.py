@@ -7,7 +7,7 @@ from typing import Any, Literal
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.explain import contraction, placing
+from mnemic.compiler.explain import contraction, first_steps, placing
 from mnemic.compiler.explain.climbing import Signs, signs
 from mnemic.compiler.explain.key_sizes import key_size, product_name, product_symbol
 from mnemic.compiler.explain.layered_words import bounded_steps
@@ -149,6 +149,10 @@ UNHELD = (
     "Under the dot loss each layer's step grows with the other layers, and nothing holds them: by "
     "rate and decay the memory grows without end or fades to nothing over a long text. A norm "
     "holds it (memory.norm, or retention.normalize), and so does a loss that sees the prediction."
+)
+UNTOLD = (
+    "No bound is derived: the prediction is not linear in W, so a step's effect depends on W "
+    "itself."
 )
 LARGE = 0.5
 """A step through O from this size on, in the spectral norm, counts as large as the memory."""
@@ -298,12 +302,11 @@ def _as_large_as_w(rule: Rule) -> str | None:
 
 
 def _unheld(rule: Rule) -> bool:
-    """Return whether layers under the dot loss have coupled steps, and no norm holds them."""
+    """Return whether layers have coupled steps, and no norm holds them."""
     link, network = rule.retained.link, rule.network
     held = not link.identity or rule.applied.normalize != "none" or rule.retained.mode != "dual"
     normed = any(isinstance(node, Norm) for node in network.nodes)
-    coupled = len(network.matrices) > 1 and rule.error.constant
-    return coupled and not held and not normed and not _saturates(network)
+    return len(network.matrices) > 1 and not held and not normed
 
 
 def _saturates(network: Network) -> bool:
@@ -335,20 +338,40 @@ def _deep(rule: Rule) -> Stability:
     )
     if peak == sp.oo and identity and contraction.far_curvature(rule) is None:
         return _unbounded(rule)
-    if rule.error.constant or peak in (None, sp.oo) or not identity or delayed:
-        return Stability("open", None, "No bound is derived: the prediction is not linear in W, so "
-                         "a step's effect depends on W itself.",
-                         warning=UNHELD if _unheld(rule) else None)  # fmt: skip
+    unheld = _unheld(rule)
+    if rule.error.constant or peak in (None, sp.oo) or not identity:
+        grows = rule.error.constant and unheld and not _saturates(rule.network)
+        return Stability("open", None, UNTOLD, warning=UNHELD if grows else None)
     jacobian = sp.Symbol("‖∂M/∂W‖²", positive=True)
     left = contraction.step_size(rule, peak).subs(product_symbol(rule), jacobian)
     right = contraction.limit(rule)
+    warning = _overshooting(rule, left, right, jacobian) if unheld else None
+    if delayed:
+        return Stability("open", None, UNTOLD, warning=warning)
     shown = f"{text(left, steps_of(rule))} < {text(right, steps_of(rule))}"
     sentence = (
         f"Near a fit a step contracts while {shown}; ‖∂M/∂W‖ moves with W, so whether it holds "
         "depends on the input."
     )
     bound = sp.Lt(left, right, evaluate=False)
-    return Stability("open", bound, sentence, read=placing.read(rule, left + right))
+    return Stability("open", bound, sentence, read=placing.read(rule, left + right),
+                     warning=warning)  # fmt: skip
+
+
+def _overshooting(rule: Rule, left: Any, right: Any, jacobian: Any) -> str | None:
+    """Warn of coupled layers whose steps are too long for the memory that a layer starts with."""
+    size = first_steps.jacobian(rule)
+    if not size:
+        return None
+    shown = f"{size:.3g}"
+    found = placing.place(rule, left.subs(jacobian, sp.Float(shown)), right)
+    if found.place != "outside":
+        return None
+    return (
+        f"{placing.warning(rule, found)} That is with ‖∂M/∂W‖² = {shown}, as where a layer starts: "
+        "a longer step lets the error grow, and each layer's step with the others. A norm holds "
+        "them (memory.norm, or retention.normalize)."
+    )
 
 
 def _of_moments(rule: Moments) -> Stability:
