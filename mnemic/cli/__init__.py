@@ -1,8 +1,8 @@
 """The command ``mnemic``: one file a command, none of which imports anything heavy by itself.
 
 Exit codes: 0 done, 2 usage, 3 invalid spec, 4 a numerical check failed, 5 environment; 130 after
-Ctrl-C, 143 after SIGTERM. Where the reader of a pipe leaves, SIGPIPE ends the process, as it does
-others. With ``--json`` a command prints one JSON document on standard output, for errors too:
+Ctrl-C, 143 after SIGTERM. Where the reader of its output leaves, SIGPIPE ends the process, as it
+does others. With ``--json`` a command prints one JSON document on standard output, for errors too:
 ``{"error", "exit_code", "message"}`` and, for an invalid spec, ``issues``.
 """
 

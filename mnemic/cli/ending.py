@@ -5,6 +5,7 @@ Nothing heavy is imported here, since Ctrl-C may come while the commands are sti
 
 import io
 import os
+import select
 import signal
 import sys
 from collections.abc import Iterator
@@ -54,8 +55,29 @@ def _prepare() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     if hasattr(signal, "SIGPIPE"):
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        signal.signal(signal.SIGPIPE, _unread)
     signal.signal(signal.SIGTERM, _terminate)
+
+
+def _unread(number: int, frame: object) -> None:
+    """End quietly, by the signal, where nobody reads standard output or error any more. The other
+    end of a socket, or of a process's pipe, is no reason to: who writes there is told by
+    BrokenPipeError."""
+    if any(_is_left(stream) for stream in (sys.stdout, sys.stderr)):
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+
+def _is_left(stream: object) -> bool:
+    """Tell whether the reader of a stream has left."""
+    try:
+        place = stream.fileno()  # type: ignore[attr-defined]
+    except (AttributeError, OSError, ValueError):
+        return False  # in memory, or closed
+    asked = select.poll()
+    asked.register(place, select.POLLOUT)
+    left = select.POLLERR | select.POLLHUP | select.POLLNVAL
+    return any(event & left for _, event in asked.poll(0))
 
 
 def _terminate(number: int, frame: object) -> None:

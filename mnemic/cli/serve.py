@@ -54,4 +54,4 @@ def serve(
         try:
             server.serve_forever()
         finally:
-            batcher.close()
+            server.end()

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import json
 import secrets
+import selectors
+import socket
+import sys
+import threading
 import time
 from collections.abc import Iterator
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from mnemic.errors import Issue, UsageError, format_issue, nearest
+from mnemic.errors import Issue, UsageError, format_issue
 from mnemic.hf.batching import Batcher, Request
+from mnemic.hf.completion import UnknownModel, get_number, read_completion
 
-TAKEN = {
-    "prompt": "", "max_tokens": 16, "temperature": 1.0, "top_p": 1.0, "seed": None, "stop": None,
-    "stream": False, "model": None,
-}  # fmt: skip
-"""What a completion takes, and what stands for it where it is left out."""
+LARGEST, DRAINED = 4 << 20, 64 << 20
+"""Bytes of a request's body, and of one that is thrown away so that its client reads why."""
 
-IGNORED = ("n", "user", "echo", "logprobs", "best_of", "stream_options")
-"""Of OpenAI's options those that may be told at the value that changes nothing."""
-
-LARGEST = 4 << 20
-"""Bytes of a request's body."""
+Piece = tuple[str, str | None]
+"""Some text, and at the end why it ended."""
 
 
 class Server(ThreadingHTTPServer):
@@ -39,7 +39,16 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, place: tuple[str, int], name: str, batcher: Batcher, tokenizer: Any) -> None:
         self.name, self.batcher, self.tokenizer = name, batcher, tokenizer
+        self.answering: set[threading.Thread] = set()
         super().__init__(place, Handler)
+
+    def end(self, patience: float = 2.0) -> None:
+        """End the batcher, and wait until who is being answered has been told, if that takes no
+        longer than so many seconds."""
+        self.batcher.close()
+        late = time.monotonic() + patience
+        for thread in list(self.answering):
+            thread.join(max(0.0, late - time.monotonic()))
 
     def request(self, told: dict[str, Any]) -> Request:
         """Return the request that a completion's options, read from its body, ask for.
@@ -47,31 +56,54 @@ class Server(ThreadingHTTPServer):
         Raises:
             UsageError: an option that is unknown or out of range; it names it.
         """
-        prompt = told["prompt"]
-        tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
-        size = self.batcher.model.config.vocab_size
-        if not isinstance(tokens, list) or not all(
-            type(x) is int and 0 <= x < size for x in tokens
-        ):
-            raise UsageError("prompt: read neither text nor a list of tokens")
-        if not tokens:
-            raise UsageError("prompt: it is empty; at least one token is needed")
+        if told["model"] not in (None, self.name):
+            issue = Issue("", "model", str(told["model"]), (self.name,))
+            raise UnknownModel(format_issue(issue))
+        tokens = self._tokens(told["prompt"])
         end = self.tokenizer.eos_token_id
         return Request(
             tokens,
-            _number(told, "max_tokens", 1, 1 << 20, whole=True),
-            _number(told, "temperature", 0, 10),
-            _number(told, "top_p", 1e-6, 1),
-            secrets.randbits(31) if told["seed"] is None else _number(
+            get_number(told, "max_tokens", 1, 1 << 20, whole=True),
+            get_number(told, "temperature", 0, 10),
+            get_number(told, "top_p", 1e-6, 1),
+            secrets.randbits(31) if told["seed"] is None else get_number(
                 told, "seed", -(1 << 63), (1 << 63) - 1, whole=True
             ),
             frozenset() if end is None else frozenset([end]),
         )  # fmt: skip
 
-    def pieces(self, request: Request, stops: list[str]) -> Iterator[tuple[str, str | None]]:
-        """Give the text as it grows, and at the end why it ended: ``stop`` or ``length``.
+    def _tokens(self, prompt: Any) -> list[int]:
+        """Return a prompt's tokens, of this model and one at least."""
+        if isinstance(prompt, str):
+            try:
+                prompt.encode()
+            except UnicodeEncodeError as error:
+                half = f"{prompt[error.start]!a} is half a character"
+                raise UsageError(f"prompt: no text: {half}") from None
+            prompt = self.tokenizer.encode(prompt)
+        if not isinstance(prompt, list) or not all(type(x) is int for x in prompt):
+            raise UsageError("prompt: read neither text nor a list of tokens")
+        if not prompt:
+            raise UsageError("prompt: it is empty; at least one token is needed")
+        size = self.batcher.model.config.vocab_size
+        for token in prompt:
+            if not 0 <= token < size:
+                raise UsageError(f"prompt: token {token}: allowed are 0 to {size - 1}")
+        return prompt
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a client that has left; of anything else what socketserver says."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+    def pieces(self, request: Request, stops: list[str]) -> Iterator[Piece]:
+        """Give at each token what text there is more, and at the end why it ended: ``stop`` or
+        ``length``.
 
         What might be the beginning of a stop, or of a character, is held back until it is known.
+
+        Raises:
+            RuntimeError: the model failed, or the server ends.
         """
         tokens: list[int] = []
         told = 0
@@ -82,12 +114,13 @@ class Server(ThreadingHTTPServer):
                 yield text[told : min(at)], "stop"
                 return
             held = max((_held(text, stop) for stop in stops), default=0)
-            safe = len(text.rstrip("�")) - held
-            if safe > told:
-                yield text[told:safe], None
-                told = safe
-        text = self.tokenizer.decode(tokens)
-        yield text[told:], "length" if request.given >= request.limit else "stop"
+            safe = max(told, len(text.rstrip("�")) - held)
+            yield text[told:safe], None
+            told = safe
+        whole = request.given >= request.limit
+        if not whole and request.last not in request.ends:
+            raise RuntimeError("the server ends; the text is not whole")
+        yield self.tokenizer.decode(tokens)[told:], "length" if whole else "stop"
 
 
 def _held(text: str, stop: str) -> int:
@@ -95,124 +128,148 @@ def _held(text: str, stop: str) -> int:
     return max((n for n in range(1, len(stop)) if text.endswith(stop[:n])), default=0)
 
 
-def _number(
-    told: dict[str, Any], name: str, low: float, high: float, *, whole: bool = False
-) -> Any:
-    read = told[name]
-    kinds = (int,) if whole else (int, float)
-    if type(read) not in kinds or not low <= read <= high:
-        raise UsageError(f"{name}: read {read!r}, must lie between {low:g} and {high:g}")
-    return read
-
-
-def completion(body: bytes) -> dict[str, Any]:
-    """Return the options of a completion.
-
-    Raises:
-        UsageError: no JSON object, or an option that is not served.
-    """
-    try:
-        told = json.loads(body)
-    except ValueError as error:
-        raise UsageError(f"the body is no JSON: {error}") from None
-    if not isinstance(told, dict):
-        raise UsageError("the body: a JSON object is needed")
-    for name in set(told) - set(TAKEN):
-        if name not in IGNORED:
-            issue = Issue("the body", name, name, tuple(TAKEN), nearest(name, TAKEN))
-            raise UsageError(format_issue(issue))
-        if told[name] not in (None, False, 1, "", {}) and name != "user":
-            raise UsageError(f"{name}: read {told[name]!r}: it is not served")
-    stop = told.get("stop")
-    stops = [stop] if isinstance(stop, str) else stop or []
-    if not isinstance(stops, list) or not all(isinstance(x, str) and x for x in stops):
-        raise UsageError(f"stop: read {stop!r}, a text or a list of texts is needed")
-    given = {name: x for name, x in told.items() if name in TAKEN and x is not None}
-    return {**TAKEN, **given, "stop": stops}
-
-
 class Handler(BaseHTTPRequestHandler):
-    """One client's call."""
+    """One client's calls."""
 
     server: Server
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
         """Answer a request for the list of models; any other is an error, 404."""
-        if self.path.rstrip("/") != "/v1/models":
-            self._refuse(404, f"no {self.path}; served: /v1/models, /v1/completions")
+        if self._place() != "/v1/models":
+            self._refuse(404, self._unserved())
             return
         model = {"id": self.server.name, "object": "model", "owned_by": "mnemic"}
         self._answer(200, {"object": "list", "data": [model]})
 
     def do_POST(self) -> None:
         """Complete a text, streamed or whole, or answer with an error: 400, 404, 413, 500."""
-        length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > LARGEST:
-            self.close_connection = True
+        body = self._body()
+        if body is None:
             self._refuse(413, f"a body of at most {LARGEST} bytes with its length is needed")
             return
-        body = self.rfile.read(int(length))
-        if self.path.rstrip("/") != "/v1/completions":
-            self._refuse(404, f"no {self.path}; served: /v1/models, /v1/completions")
+        if self._place() != "/v1/completions":
+            self._refuse(404, self._unserved())
             return
         try:
-            told = completion(body)
+            told = read_completion(body)
             request = self.server.request(told)
         except UsageError as error:
-            self._refuse(400, str(error))
+            self._refuse(404 if isinstance(error, UnknownModel) else 400, str(error))
             return
-        pieces = self.server.pieces(request, told["stop"])
+        self.server.answering.add(threading.current_thread())
+        pieces = self._heard(self.server.pieces(request, told["stop"]))
         try:
             self._stream(pieces) if told["stream"] else self._whole(pieces, request)
-        except (BrokenPipeError, ConnectionResetError):
+        except ConnectionError:
             self.close_connection = True
-        except RuntimeError as error:
-            self._refuse(500, str(error))
         finally:
             request.cancelled = True
+            self.close_connection |= self.server.batcher.closed
+            self.server.answering.discard(threading.current_thread())
 
-    def _whole(self, pieces: Iterator[tuple[str, str | None]], request: Request) -> None:
-        found = list(pieces)
-        whole = self._choice("".join(text for text, _ in found), found[-1][1])
+    def _place(self) -> str:
+        return self.path.partition("?")[0].rstrip("/")
+
+    def _unserved(self) -> str:
+        return f"no {self.command} {self.path}; served: GET /v1/models, POST /v1/completions"
+
+    def _body(self) -> bytes | None:
+        """Read the request's body; None for one without a length, or too long."""
+        told = self.headers.get("Content-Length", "")
+        length = int(told) if told.isdecimal() else DRAINED + 1
+        if length <= LARGEST:
+            return self.rfile.read(length)
+        self.close_connection = True
+        if length <= DRAINED:
+            for start in range(0, length, LARGEST):
+                self.rfile.read(min(LARGEST, length - start))
+        return None
+
+    def _heard(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+        """Give pieces for as long as the client is there.
+
+        Raises:
+            ConnectionError: it has left.
+        """
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self.connection, selectors.EVENT_READ)
+            for piece in pieces:
+                if waiting.select(0) and not self.connection.recv(1, socket.MSG_PEEK):
+                    raise ConnectionAbortedError
+                yield piece
+
+    def _whole(self, pieces: Iterator[Piece], request: Request) -> None:
+        try:
+            found = list(pieces)
+        except RuntimeError as error:
+            self._refuse(500, str(error))
+            return
+        whole = _choice("".join(text for text, _ in found), found[-1][1])
         usage = {
             "prompt_tokens": len(request.prompt), "completion_tokens": request.given,
             "total_tokens": len(request.prompt) + request.given,
         }  # fmt: skip
-        self._answer(200, {**whole, "usage": usage})
+        self._answer(200, {**_named(self.server.name), **whole, "usage": usage})
 
-    def _stream(self, pieces: Iterator[tuple[str, str | None]]) -> None:
+    def _stream(self, pieces: Iterator[Piece]) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
         self.end_headers()
         self.close_connection = True
-        for text, reason in pieces:
-            self._event(json.dumps(self._choice(text, reason)))
+        named = _named(self.server.name)
+        try:
+            for text, reason in pieces:
+                if text or reason:
+                    self._event(json.dumps({**named, **_choice(text, reason)}))
+        except RuntimeError as error:  # a status has been sent; the client is told in its place
+            self._event(json.dumps(_error(500, str(error))))
+            return
         self._event("[DONE]")
 
     def _event(self, data: str) -> None:
         self.wfile.write(f"data: {data}\n\n".encode())
         self.wfile.flush()
 
-    def _choice(self, text: str, reason: str | None) -> dict[str, Any]:
-        choice = {"index": 0, "text": text, "finish_reason": reason, "logprobs": None}
-        return {
-            "id": f"cmpl-{secrets.token_hex(8)}", "object": "text_completion",
-            "created": int(time.time()), "model": self.server.name, "choices": [choice],
-        }  # fmt: skip
-
     def _refuse(self, status: int, message: str) -> None:
-        kind = "invalid_request_error" if status < 500 else "server_error"
-        self._answer(status, {"error": {"message": message, "type": kind, "code": status}})
+        self._answer(status, _error(status, message))
 
     def _answer(self, status: int, content: dict[str, Any]) -> None:
         body = json.dumps(content).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def send_error(
+        self, code: int, message: str | None = None, explain: str | None = None
+    ) -> None:  # fmt: skip
+        """Answer what http.server refuses, such as another method, as other errors are."""
+        self.close_connection = True
+        self._refuse(code, message or self.responses[HTTPStatus(code)][0])
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing: the terminal belongs to the command."""
+
+
+def _named(model: str) -> dict[str, Any]:
+    """Return what an answer and every piece of a stream begin with."""
+    return {
+        "id": f"cmpl-{secrets.token_hex(8)}", "object": "text_completion",
+        "created": int(time.time()), "model": model,
+    }  # fmt: skip
+
+
+def _choice(text: str, reason: str | None) -> dict[str, Any]:
+    choice = {"index": 0, "text": text, "finish_reason": reason, "logprobs": None}
+    return {"choices": [choice]}
+
+
+def _error(status: int, message: str) -> dict[str, Any]:
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return {"error": {"message": message, "type": kind, "code": status}}

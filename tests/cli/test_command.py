@@ -103,6 +103,23 @@ def test_a_reader_that_leaves_is_no_error():
     assert done.stdout.strip() in {"0", "141"}
 
 
+def test_another_end_that_leaves_ends_nothing():
+    """As the client of a server does, or a process that works for this one."""
+    code = """
+import os
+from mnemic.cli.ending import ended_in_one_line
+with ended_in_one_line():
+    end, start = os.pipe()
+    os.close(end)
+    try:
+        os.write(start, b"x")
+    except BrokenPipeError:
+        print("told")
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "told\n", "")
+
+
 def test_any_encoding(shell):
     done = shell("derive", "deltanet", environment={"PYTHONIOENCODING": "ascii"})
     assert (done.code, done.err) == (0, "")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -16,8 +19,9 @@ from small_models import small, tokens
 
 from mnemic.hf import batching
 from mnemic.hf.batching import Batcher, Request
+from mnemic.hf.completion import NEUTRAL
 from mnemic.hf.modeling_mnemic import MnemicForCausalLM
-from mnemic.hf.serve import Server
+from mnemic.hf.serve import LARGEST, Server
 from mnemic.hf.tokenizer import get_tokenizer
 
 LENGTHS = (3, 9, 5, 1)
@@ -124,17 +128,29 @@ def test_a_closed_batcher_ends_what_it_has() -> None:
         batcher.submit(Request([1], 3))
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
+@contextmanager
+def serving() -> Iterator[tuple[Server, str]]:
+    """A server of a small model of bytes, and its address."""
     batcher = Batcher(small("gated-deltanet", vocabulary=257))
     server = Server(("127.0.0.1", 0), "tiny", batcher, get_tokenizer("bytes", ()))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/v1"
+    yield server, f"http://127.0.0.1:{server.server_port}/v1"
     server.shutdown()
     thread.join()
     server.server_close()
-    batcher.close()
+    server.end()
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Server]:
+    with serving() as (server, _):
+        yield server
+
+
+@pytest.fixture
+def address(served: Server) -> str:
+    return f"http://127.0.0.1:{served.server_port}/v1"
 
 
 def post(address: str, **told: Any) -> Any:
@@ -189,11 +205,17 @@ def test_a_stop_ends_the_text_before_it(address: str) -> None:
     ("told", "message"),
     [
         ({"prompt": ""}, "prompt: it is empty"),
-        ({"prompt": [1, 257]}, "prompt: read neither"),
-        ({"prompt": "a", "max_tokens": 0}, "max_tokens: read 0"),
+        ({"prompt": [1, "a"]}, "prompt: read neither"),
+        ({"prompt": [1, 257]}, "prompt: token 257: allowed are 0 to 256"),
+        ({"prompt": "a\ud800"}, r"prompt: no text: '\ud800' is half a character"),
+        ({"prompt": "a", "max_tokens": 0}, "read 0, a whole number from 1 to 1048576 is needed"),
         ({"prompt": "a", "temperature": "hot"}, "temperature: read 'hot'"),
         ({"prompt": "a", "max_token": 3}, "did you mean 'max_tokens'"),
         ({"prompt": "a", "n": 2}, "n: read 2: it is not served"),
+        ({"prompt": "a", "echo": True}, "echo: read True: it is not served"),
+        ({"prompt": "a", "logprobs": 1}, "logprobs: read 1: it is not served"),
+        ({"prompt": "a", "presence_penalty": 0.5}, "presence_penalty: read 0.5: it is not served"),
+        ({"prompt": "a", "stream": "no"}, "stream: read 'no', true or false is needed"),
         ({"prompt": "a", "stop": [1]}, "stop: read"),
     ],
 )
@@ -202,3 +224,89 @@ def test_what_cannot_be_served_is_told(told: dict[str, Any], message: str, addre
         post(address, **told)
     assert refusal.value.code == 400
     assert message in json.load(refusal.value)["error"]["message"]
+
+
+def refused(address: str, body: bytes, path: str = "completions", **told: Any) -> tuple[int, str]:
+    """The status and the message with which a request is refused."""
+    asked = urllib.request.Request(f"{address}/{path}", body, **told)
+    with pytest.raises(urllib.error.HTTPError) as refusal:
+        urllib.request.urlopen(asked, timeout=60)
+    return refusal.value.code, json.load(refusal.value)["error"]["message"]
+
+
+def test_every_refusal_is_an_answer_in_json(address: str) -> None:
+    """A model that is not here, a body that cannot be read or is too long, another method."""
+    model = refused(address, json.dumps({"prompt": "a", "model": "gpt-4"}).encode())
+    assert model == (404, "model: read 'gpt-4', allowed: tiny")
+    deep = refused(address, b"[" * 100_000)
+    assert deep == (400, "the body: lists in lists, too many to be read")
+    assert refused(address, b" " * (LARGEST + 1))[0] == 413
+    assert refused(address, b"{}", method="PUT") == (501, "Unsupported method ('PUT')")
+    place = refused(address, b"{}", "chat/completions")
+    told = "no POST /v1/chat/completions; served: GET /v1/models, POST /v1/completions"
+    assert place == (404, told)
+
+
+def test_options_at_values_that_change_nothing(address: str) -> None:
+    told = {"prompt": "a", "max_tokens": 3, "temperature": 0}
+    neutral = {**NEUTRAL, "user": "me", "model": "tiny"}
+    first, second = (json.loads(post(address, **told, **more)) for more in ({}, neutral))
+    assert first["choices"] == second["choices"]
+
+
+def test_the_pieces_of_a_stream_have_one_name(address: str) -> None:
+    lines = post(address, prompt="a", max_tokens=5, stream=True).split("\n\n")[:-2]
+    assert len({json.loads(line.removeprefix("data: "))["id"] for line in lines}) == 1
+
+
+def called(address: str, **told: Any) -> socket.socket:
+    """A connection on which a completion has been asked for."""
+    host, port = address.removeprefix("http://").removesuffix("/v1").split(":")
+    connection = socket.create_connection((host, int(port)), timeout=60)
+    body = json.dumps(told).encode()
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    connection.sendall(head.encode() + body)
+    return connection
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_frees_its_row(
+    stream: bool, served: Server, address: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    connection = called(address, prompt="a", max_tokens=1 << 20, stream=stream)
+    until(lambda: served.batcher.live == 1)
+    connection.close()
+    until(lambda: served.batcher.live == 0)
+    assert capfd.readouterr().err == ""
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait for something to happen, a minute at most."""
+    late = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < late
+        time.sleep(0.01)
+
+
+def test_a_failure_in_a_stream_is_told_in_it(
+    served: Server, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served.batcher, "_logits", lambda *_: 1 / 0)
+    lines = post(address, prompt="a", max_tokens=5, stream=True).split("\n\n")
+    message = json.loads(lines[0].removeprefix("data: "))["error"]["message"]
+    assert (message, lines[1:]) == ("the model failed: division by zero", [""])
+
+
+def test_a_server_that_ends_says_that_a_text_is_not_whole() -> None:
+    with serving() as (server, address):
+        connections = [
+            called(address, prompt="a", max_tokens=1 << 20, stream=stream)
+            for stream in (False, True)
+        ]
+        until(lambda: server.batcher.live == 2)
+        server.end()
+        for connection in connections:
+            with connection, connection.makefile() as answer:
+                told = answer.read()
+            assert "the server ends; the text is not whole" in told
+            assert "[DONE]" not in told
