@@ -67,6 +67,24 @@ class Compiled:
         """The operator's states: name → meaning."""
         return self.operator.state
 
+    @property
+    def params(self) -> Any:
+        """What a memory of layers starts from: name → shape."""
+        return self.operator.params
+
+    @property
+    def forms(self) -> Any:
+        """The operator's forms, by name."""
+        return self.operator.forms
+
+    def read(self, q: Any, state: Mapping[str, Any], **others: Any) -> Any:
+        """Compute M(φ(q)) of a state, q [B, T, H, d_k] → [B, T, H, d_v], and write nothing.
+
+        ``others`` are the operator's ``read``'s, by name: coefficients of the read-out, ``params``,
+        ``sizes``. Raises ``ValueError`` for what does not fit.
+        """
+        return self.operator.read(q, state, **others)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.operator(*args, **kwargs)
 

@@ -97,7 +97,7 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
     model: (
         "mnemic model gated-deltanet --size 170M -o models/gdn",
         "mnemic model --layers 'gated-deltanet*3, softmax-attention' --size 340M -o models/hybrid",
-        "mnemic model mine.yaml --blocks 4 --dim 256 --vocabulary 256 -o models/mine",
+        "mnemic model mine.yaml --blocks 4 --dim 256 --vocabulary 257 -o models/mine",
         "mnemic model --from checkpoints/gla-1.3B -o models/gla",
     ),
     train: (

@@ -50,7 +50,7 @@ def train_text(
         tokenizer = source
     tokens = get_tokenizer(tokenizer, texts.train)
     if saved:
-        model = _loaded(place, len(tokens), size, shape)
+        model = _loaded(place, tokens, size, shape)
     else:
         model = _made(source, tokens, size, shape, told.length, told.seed)
     name = place.name if saved else model.config.layers[0]
@@ -65,16 +65,25 @@ def train_text(
 
 
 def _loaded(
-    place: Path, tokens: int, size: str | None, shape: dict[str, int | None]
+    place: Path, tokens: Any, size: str | None, shape: dict[str, int | None]
 ) -> "MnemicForCausalLM":
+    """Load a model, whose generated texts will end as the documents that it sees do."""
     from mnemic.hf.folder import load
 
     if size or any(shape.values()):
         raise UsageError(f"{place}: a model has its shape; leave out --size, --dim, --layers, ...")
     model = load(place)
-    if tokens > model.config.vocab_size:
-        known = model.config.vocab_size
-        raise UsageError(f"{place}: has {known} tokens, the tokenizer {tokens}; tell --tokenizer")
+    if (needed := len(tokens)) > (known := model.config.vocab_size):
+        raise UsageError(
+            f"{place}: has {known:,} tokens, the tokenizer {needed:,}: tell --tokenizer one that "
+            f"has no more, or make the model with --vocabulary {needed}"
+        )
+    for config in (model.config, model.generation_config):
+        ends = config.eos_token_id
+        if tokens.eos_token_id not in (ends if isinstance(ends, list) else [ends]):
+            config.eos_token_id = tokens.eos_token_id
+        if config.pad_token_id is None:
+            config.pad_token_id = tokens.pad_token_id
     return model
 
 

@@ -35,7 +35,7 @@ def read_checkpoint(folder: Path) -> MnemicForCausalLM:
             that are missing or too many.
     """
     config = _config(folder)
-    converted = _layer(config)
+    converted = LAYERS[config["model_type"]](config)
     given = _weights(folder)
     hidden = given.get("model.layers.0.mlp.gate_proj.weight")
     shape = Shape(
@@ -75,9 +75,11 @@ def _config(folder: Path) -> dict[str, Any]:
     try:
         found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UsageError(f"{folder}: no config.json that can be read: {error}") from None
+        told = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"{folder}: no config.json that can be read: {told}") from None
     if not isinstance(found, dict) or "model_type" not in found:
         raise UsageError(f"{folder}/config.json: no model_type")
+    _check_kind(found["model_type"])
     needed = ("hidden_size", "num_hidden_layers", "vocab_size")
     if missing := [name for name in needed if name not in found]:
         raise UsageError(f"{folder}/config.json: no {', '.join(missing)}")
@@ -87,15 +89,13 @@ def _config(folder: Path) -> dict[str, Any]:
     return found
 
 
-def _layer(config: dict[str, Any]) -> Converted:
-    """Convert the layer to a spec; raise UsageError with the reason where it is none of ours."""
-    kind = config["model_type"]
+def _check_kind(kind: str) -> None:
+    """Raise UsageError with the reason where a kind of layer is none of ours."""
     if kind in OTHERS:
         raise UsageError(f"config.json: model_type: {kind} is not converted: {OTHERS[kind]}")
     if kind not in LAYERS:
         issue = Issue("config.json", "model_type", kind, tuple(LAYERS), nearest(kind, LAYERS))
         raise UsageError(format_issue(issue))
-    return LAYERS[kind](config)
 
 
 def _weights(folder: Path) -> Weights:

@@ -61,9 +61,11 @@ def _dressed(found: Tokenizer) -> Tokenizer:
 
 
 def _fast(found: Tokenizer) -> Any:
+    """Return the tokenizer for transformers; it pads as ``generate()`` needs it, on the left."""
     return PreTrainedTokenizerFast(
-        tokenizer_object=found, eos_token=END, pad_token=END, clean_up_tokenization_spaces=False
-    )
+        tokenizer_object=found, eos_token=END, pad_token=END, clean_up_tokenization_spaces=False,
+        padding_side="left",
+    )  # fmt: skip
 
 
 def _loaded(place: Path) -> Any:

@@ -294,6 +294,7 @@ def _finish(
     told = (
         f"\nTrained for {outcome.steps:,} steps of {trainer.args.train_batch_size} rows; held-out "
         f"text takes {outcome.bits:.4f} bits a byte.\n"
+        '\nIts tokenizer: `AutoTokenizer.from_pretrained("THIS FOLDER", trust_remote_code=True)`.\n'
     )
     place = folders.save(trainer.model, run / MODEL, trained=told, replace=True, weights=weights)
     tokenizer.save_pretrained(place)

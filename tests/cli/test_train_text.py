@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import mnemic.hf  # registers the classes  # noqa: F401
@@ -33,6 +34,27 @@ def test_a_spec_is_trained_and_its_model_trained_on(mnemic, tmp_path):
     again = mnemic("train", place / "model", "--data", "books", "--steps", "1", "--length", "16",
                    "--run", "on", "--json")  # fmt: skip
     assert (again.code, again.json["steps"], again.json["run"]) == (0, 1, "on")
+
+
+def test_a_model_as_drawn_learns_the_end_of_its_tokenizers_documents(mnemic, tmp_path):
+    made = ("model", "deltanet", "--blocks", "1", "--dim", "16", "--no-check")
+    assert mnemic(*made, "--vocabulary", "256", "-o", "few").code == 0
+    few = mnemic("train", "few", "--data", "books", "--steps", "1", "--length", "16")
+    assert few.err == (
+        "mnemic: few: has 256 tokens, the tokenizer 257: tell --tokenizer one that has no more, "
+        "or make the model with --vocabulary 257\n"
+    )
+    assert mnemic(*made, "--vocabulary", "257", "-o", "m").code == 0
+    told = ("train", "m", "--data", "books", "--steps", "1", "--length", "16", "--run", "r")
+    assert mnemic(*told).code == 0
+    model = AutoModelForCausalLM.from_pretrained("r/model")
+    tokens = AutoTokenizer.from_pretrained("r/model")
+    for config in (model.config, model.generation_config):
+        assert (config.eos_token_id, config.pad_token_id) == (256, 256)
+    padded = tokens(["book", "a short book"], return_tensors="pt", padding=True)
+    alone = tokens("book", return_tensors="pt")
+    with torch.no_grad():
+        torch.testing.assert_close(model(**padded).logits[0, -4:], model(**alone).logits[0])
 
 
 @pytest.mark.full
