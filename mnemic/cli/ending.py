@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from mnemic.cli import spelled
+
 ENVIRONMENT, INTERRUPTED, TERMINATED = 5, 130, 143
 """Exit codes; the last two are the shell's own, 128 and the signal's number."""
 
@@ -48,12 +50,13 @@ def describe_error(error: OSError) -> str:
 def _prepare() -> None:
     """Print any text in any encoding, end quietly when the reader of a pipe leaves, and let
     SIGTERM be an exception, so that nothing half-written is left."""
+    spelled.register()
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the shell: >&-
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors=spelled.HANDLER)
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, _unread)
     signal.signal(signal.SIGTERM, _terminate)

@@ -1,5 +1,6 @@
 """Where a command writes: plain text, JSON, tables; colours only where a terminal shows them."""
 
+import codecs
 import json
 import re
 import shutil
@@ -78,8 +79,12 @@ def tell(error: MnemicError) -> None:
 
 
 def print_json(data: Any) -> None:
-    """Print a JSON document; numbers that JSON lacks (inf, nan) become null."""
-    print(json.dumps(finite(data), indent=2, ensure_ascii=False, allow_nan=False))
+    """Print a JSON document; numbers that JSON lacks (inf, nan) become null.
+
+    Where standard output is not UTF-8, what is not ASCII is escaped, so that nothing is lost.
+    """
+    utf8 = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
+    print(json.dumps(finite(data), indent=2, ensure_ascii=not utf8, allow_nan=False))
 
 
 @contextmanager

@@ -208,8 +208,8 @@ def train(
     """Train a language model of the spec's layers on a task (mnemic tasks lists them), or on text.
 
     Options of the task that are given override those of the rung. The run's folder gets
-    checkpoint.pt, curve.csv, curve.png and result.json; Ctrl-C saves first, and --resume goes on
-    from there bit by bit.
+    checkpoint.pt, curve.csv, curve.png and result.json; Ctrl-C and SIGTERM save first, and --resume
+    goes on from there bit by bit.
 
     With --data the text is a folder of files, a file, or a table (parquet, JSON lines), documents
     are packed into rows and states reset between them, and a twentieth is held out. The run's

@@ -75,6 +75,11 @@ class Pace:
         return f", {self.tokens * steps / seconds:,.0f} tokens/s, {left:.0f} s left"
 
 
+def to_go_on(pace: Pace) -> str:
+    """Return what to tell of a run that was saved because it was interrupted."""
+    return f"saved at step {pace.done} of {pace.steps}: the same command with --resume goes on"
+
+
 class Bar:
     """A bar with the last batch's loss and the last held-out score."""
 
@@ -97,7 +102,9 @@ class Bar:
         self.bars.update(self.task, score=f", {self.metric} {point.score:.4g}")
 
     def end(self, stopped: str) -> None:
-        """Do nothing: the bar stays."""
+        """Leave the bar; say how an interrupted run goes on."""
+        if stopped == "interrupted":
+            self.bars.print(to_go_on(self.pace))
 
 
 class Lines:
@@ -122,7 +129,9 @@ class Lines:
         self.say(f"{told}{self.pace}")
 
     def end(self, stopped: str) -> None:
-        """Do nothing: the result is told elsewhere."""
+        """Say how an interrupted run goes on; any other result is told elsewhere."""
+        if stopped == "interrupted":
+            self.say(to_go_on(self.pace))
 
     def say(self, line: str) -> None:
         """Print a line on standard error, at once."""

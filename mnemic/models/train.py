@@ -67,6 +67,7 @@ def train(
         UsageError: a foreign folder; an earlier run that may not be, or cannot be, continued.
         CheckFailed: the loss or its gradient is no longer finite; the last checkpoint is kept.
         KeyboardInterrupt: Ctrl-C, after the checkpoint was written.
+        SystemExit: SIGTERM, likewise, where the process's handler of it raises that.
     """
     if task.vocabulary != model.options.vocabulary:
         raise UsageError(
@@ -115,14 +116,14 @@ class _Run:
         """Step until something ends the run; return its result."""
         self.progress.start(self.options.steps, self.step)
         try:
-            with deferred() as deliver_interrupt:
+            with deferred(terminate=True) as deliver_interrupt:
                 while (stopped := self.reason_to_stop()) is None:
                     self.advance()
                     self.progress.step(self.step, self.losses[-1])
                     deliver_interrupt()
                     if self.step % self.options.eval_every == 0:
                         self.evaluate()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             if self.whole:
                 self.save()
                 self.finish("interrupted")

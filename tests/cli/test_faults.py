@@ -228,7 +228,7 @@ def test_a_home_that_cannot_be_written(tmp_path, home):
 
 @pytest.mark.full
 def test_a_locale_without_utf8(tmp_path):
-    """Files are UTF-8 whatever the locale says; what a terminal lacks is shown as '?'."""
+    """Files are UTF-8 whatever the locale says; signs that a terminal lacks are spelled."""
     ascii_ = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     (tmp_path / "mine.yaml").write_text("mnemic: 1\nname: mine\ntitle: Größe φ\nbias: dot\n",
                                         encoding="utf-8")  # fmt: skip
@@ -237,6 +237,10 @@ def test_a_locale_without_utf8(tmp_path):
         code, out, err = ended(begun(*arguments, environment=ascii_, cwd=tmp_path))
         assert (code, err) == (0, ""), arguments
         assert out.isascii()
+        if arguments[0] == "derive":
+            assert "mine (Grosse phi), in words" in out
+            assert "W_t = W_(t-1) - " in out
+            assert "?" not in out
     assert "title: Größe φ" in (tmp_path / "d" / "spec.yaml").read_text(encoding="utf-8")
     assert "φ, what a key" in (tmp_path / "other.yaml").read_text(encoding="utf-8")
     done = subprocess.run(

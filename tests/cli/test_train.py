@@ -5,6 +5,7 @@ import json
 import pytest
 
 from mnemic.cli import train as command
+from mnemic.cli import train_progress
 
 TINY = (
     "--task", "mqar", "--dim", "16", "--layers", "1", "--batch", "4", "--steps", "3",
@@ -127,6 +128,22 @@ def test_ctrl_c(mnemic, monkeypatch):
     monkeypatch.setattr(command, "configured", interrupted)
     done = mnemic("train", "deltanet", *TINY)
     assert (done.code, done.out, done.err) == (130, "", "mnemic: interrupted\n")
+
+
+def test_an_interrupted_run_says_how_it_goes_on(mnemic, monkeypatch):
+    step = train_progress.Lines.step
+
+    def pressed(lines, done, loss):
+        step(lines, done, loss)
+        if done == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(train_progress.Lines, "step", pressed)
+    done = mnemic("train", "deltanet", *TINY, "--steps", "5")
+    assert (done.code, done.out) == (130, "")
+    assert done.err == (
+        "saved at step 2 of 5: the same command with --resume goes on\nmnemic: interrupted\n"
+    )
 
 
 def test_the_block_of_a_spec_is_the_models(mnemic, tmp_path):

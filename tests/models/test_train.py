@@ -35,13 +35,14 @@ class StopAt(Silent):
 
     at: int
     really: bool = False
+    sends: signal.Signals = signal.SIGINT
 
     def step(self, done: int, loss: float) -> None:
         if done != self.at:
             return
-        if not self.really:
+        if not self.really and self.sends == signal.SIGINT:
             raise KeyboardInterrupt
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), self.sends)
 
 
 class Poisoned(Mqar):
@@ -96,6 +97,24 @@ def test_resumed_equals_uninterrupted(
     ends = [Checkpoint.load(tmp_path / name / CHECKPOINT) for name in ("whole", "parts")]
     torch.testing.assert_close(ends[0].optimizer, ends[1].optimizer, rtol=0, atol=0)
     assert ends[0].batches.equal(ends[1].batches)
+
+
+def test_sigterm_saves_as_ctrl_c_does(model: LanguageModel, tmp_path: Path) -> None:
+    """Where the process has a handler of it, as the command has: the step is finished and saved."""
+
+    def leave(number: int, frame: object) -> None:
+        raise SystemExit(143)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        with pytest.raises(SystemExit):
+            train(model, TASK, OPTIONS, tmp_path, StopAt(10, sends=signal.SIGTERM))
+        assert signal.getsignal(signal.SIGTERM) is leave
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    told = json.loads((tmp_path / "result.json").read_text())
+    assert (told["stopped"], told["steps"]) == ("interrupted", 10)
+    assert Checkpoint.load(tmp_path / CHECKPOINT).step == 10
 
 
 def test_the_folder_tells_the_run(model: LanguageModel, tmp_path: Path) -> None:
