@@ -1,25 +1,12 @@
-"""Imported once by the server of `mnemic.search.study.isolated`, so that its processes find all
-that a trial needs imported, and the caches of SymPy and torch filled. Nothing here may start a
-thread: no backward pass, one thread of torch."""
+"""Imported first by the server of `mnemic.search.study.isolated`, before anything that takes time.
 
-from __future__ import annotations
+A terminal sends Ctrl-C to the server as well. Python's own lets it pass only once all is imported
+(`multiprocessing.forkserver`); until then it would end the server with a traceback. A process that
+the server forks hears Ctrl-C again.
+"""
 
-import filelock
-import torch
+import importlib
+import signal
 
-from mnemic import pipeline
-from mnemic.codegen import files, refusals
-from mnemic.models import train
-from mnemic.search import tasks
-from mnemic.search.space.settings import Rung, Settings
-from mnemic.search.study.work import look
-
-MODULES = (filelock, files, refusals, train, tasks)
-
-torch.set_num_threads(1)
-WARM = look(
-    pipeline.read("gated-deltanet"),
-    Settings(tasks={"mqar": {"rung": "tiny"}}),  # type: ignore[dict-item]
-    Rung(untrained="switching", rung="tiny", draws=2),
-)
-torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+importlib.import_module("mnemic.search.study.warmed")
