@@ -110,9 +110,9 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
     ),
     eval_: (
         "mnemic eval runs/gated-deltanet-books-0/model --data other-books/",
-        "mnemic eval models/gdn --data book.txt --length 4096 --picture gdn.png",
+        "mnemic eval runs/gdn/model --data book.txt --length 4096 --picture gdn.png",
     ),
-    serve: ("mnemic serve models/gdn --port 8000",),
+    serve: ("mnemic serve runs/gdn/model --port 8000",),
     export: ("mnemic export models/gdn", "mnemic export models/gdn --replace --json"),
     search: (
         "mnemic search examples/search/recall.yaml --preview",

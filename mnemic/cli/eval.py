@@ -9,7 +9,6 @@ import typer
 from mnemic.cli.arguments import AsJson
 from mnemic.cli.model import require
 from mnemic.cli.output import echo, print_json
-from mnemic.errors import UsageError
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A model's folder, with a tokenizer.")]
 Data = Annotated[Path, typer.Option("--data", help="Text: a folder, a file, a table.")]
@@ -49,13 +48,12 @@ def eval_(
     from mnemic.hf.evaluate import by_distance, by_position, draw, encoded
     from mnemic.hf.folder import load
     from mnemic.hf.texts import read_texts
-    from mnemic.hf.tokenizer import get_tokenizer
+    from mnemic.hf.tokenizer import load_tokenizer
 
     model = load(folder).eval()
-    if not (folder / "tokenizer.json").is_file():
-        raise UsageError(f"{folder}: has no tokenizer")
+    tokenizer = load_tokenizer(folder)
     texts = read_texts(data, column)
-    tokens = encoded([*texts.train, *texts.held_out], get_tokenizer(str(folder), ()))
+    tokens = encoded([*texts.train, *texts.held_out], tokenizer)
     wanted = distance or [0, *(x for x in (16, 64, 256, 1024, 4096) if x < length)]
     spans = by_position(model, tokens, length)
     copies = by_distance(model, torch.cat(tokens), wanted)

@@ -7,7 +7,7 @@ import typer
 
 from mnemic.cli.model import require
 from mnemic.cli.output import echo
-from mnemic.errors import EnvironmentFailed, UsageError
+from mnemic.errors import EnvironmentFailed
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A model's folder, with a tokenizer.")]
 Host = Annotated[str, typer.Option(help="Address to listen at.")]
@@ -33,12 +33,10 @@ def serve(
     from mnemic.hf.batching import Batcher
     from mnemic.hf.folder import load
     from mnemic.hf.serve import Server
-    from mnemic.hf.tokenizer import get_tokenizer
+    from mnemic.hf.tokenizer import load_tokenizer
 
     model = load(folder).eval()
-    if not (folder / "tokenizer.json").is_file():
-        raise UsageError(f"{folder}: has no tokenizer")
-    tokenizer = get_tokenizer(str(folder), ())
+    tokenizer = load_tokenizer(folder)
     try:
         model.to(device)
     except (RuntimeError, AssertionError) as error:

@@ -38,6 +38,20 @@ def get_tokenizer(told: str, texts: Iterable[str]) -> Any:
     return _loaded(Path(told))
 
 
+def load_tokenizer(folder: Path) -> Any:
+    """Load the tokenizer that lies in a model's folder.
+
+    Raises:
+        UsageError: there is none, as in the folder of a model that has seen no text.
+    """
+    if not (folder / "tokenizer.json").is_file():
+        raise UsageError(
+            f"{folder}: has no tokenizer; mnemic train {folder} --data TEXT leaves the model that "
+            "it trains with one"
+        )
+    return get_tokenizer(str(folder), ())
+
+
 def _byte_pairs() -> Tokenizer:
     """Make a tokenizer with every byte as the token of its number, without merges."""
     vocabulary = {letter: byte for byte, letter in bytes_to_unicode().items()}

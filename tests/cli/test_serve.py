@@ -57,8 +57,11 @@ def leave(address, body):
 
 
 def test_what_cannot_be_served(mnemic, model, bare):
-    done = mnemic("serve", bare)
-    assert (done.code, done.err) == (2, f"mnemic: {bare}: has no tokenizer\n")
+    message = f"mnemic: {bare}: has no tokenizer; mnemic train {bare} --data TEXT leaves"
+    for arguments in (("serve", bare), ("eval", bare, "--data", bare)):
+        done = mnemic(*arguments)
+        assert done.code == 2
+        assert done.err.startswith(message)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = mnemic("serve", model, "--port", str(port))
