@@ -81,6 +81,18 @@ def test_pickle_and_state_dict_give_it_back(each: str, own: Own, x: Tensor) -> N
     assert other(x).equal(expected)
 
 
+def test_it_is_made_without_memory_and_filled_later(each: str, own: Own, x: Tensor) -> None:
+    """As libraries make large models: whatever a layer knows is in its state_dict."""
+    with torch.device("meta"):
+        other = Own(each).double()
+    other.to_empty(device="cpu")
+    with torch.no_grad():
+        for tensor in (*other.parameters(), *other.buffers()):
+            tensor.fill_(float("nan"))
+    other.load_state_dict(own.state_dict())
+    assert other(x).equal(own(x))
+
+
 def test_autocast_is_near(own: Own, x: Tensor) -> None:
     own, x = own.float(), x.float()
     expected = own(x)
