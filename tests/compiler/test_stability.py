@@ -83,6 +83,34 @@ def test_a_kink_is_no_growth() -> None:
     assert robust.bound == sp.Lt(sym.coefficient("eta") * sym.kappa, 2)
 
 
+JUMPS = {
+    "max(abs(e) - 0.5, 0)": (0.5, lambda e: torch.relu(e.abs() - 0.5)),
+    "where(e < -2, -3*e - 4, e**2/2)": (-2.0, lambda e: torch.where(e < -2, -3 * e - 4, e**2 / 2)),
+}
+
+
+@pytest.mark.parametrize("loss", JUMPS)
+def test_a_jump_of_the_error_signal_is_told_where_it_is(loss: str) -> None:
+    """Two memories on its two sides part or pass one another in a step, two around ŷ = v do not."""
+    found = stability(rule(bias={"expr": loss}, optimizer={"rate": "token"}))
+    place, written = JUMPS[loss]
+    shown = sp.nsimplify(place)
+    assert f"jumps at ŷ − v = {str(shown).replace('-', '−')}:" in found.sentence
+    for middle, apart in ((place, True), (0.0, False)):
+        e = torch.tensor([middle - 1e-6, middle + 1e-6], dtype=torch.float64, requires_grad=True)
+        (slopes,) = torch.autograd.grad(written(e).sum(), e)
+        moved = e.detach() - 0.1 * slopes
+        assert bool((moved[1] - moved[0]).abs() > 2e-6) == apart
+
+
+def test_a_jump_at_a_learned_place_has_no_number() -> None:
+    told = rule(
+        bias={"expr": "max(abs(e) - c, 0)"}, coefficients={"c": "learned"},
+        optimizer={"rate": "token"},
+    )  # fmt: skip
+    assert "jumps at an error that its coefficients tell:" in stability(told).sentence
+
+
 def test_activations_are_checked_against_the_bound() -> None:
     loose = rule(optimizer={"rate": {"from": "input", "activation": "softplus"}})
     assert stability(loose).inside is False

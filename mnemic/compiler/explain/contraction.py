@@ -17,6 +17,7 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.key_sizes import product_symbol
 from mnemic.compiler.explain.spans import ranges
 from mnemic.compiler.implicit import roots_of
+from mnemic.compiler.jumps import jump
 from mnemic.compiler.numbers import evaluated, sampler
 from mnemic.compiler.points import points
 from mnemic.compiler.rule import Rule
@@ -24,6 +25,8 @@ from mnemic.compiler.symbolic import simplified
 
 SUPREMUM = sp.Symbol("sup ℓ″", positive=True)
 """sup ℓ″ where it depends on coefficients."""
+STEEP = 1e3
+"""From this ℓ″ at a tiny error on it is taken to have no bound there."""
 
 
 def step_size(rule: Rule, curvature: Any) -> Any:
@@ -114,6 +117,21 @@ def far_curvature(rule: Rule) -> Any | None:
     if near is None or far is None or not math.isfinite(far) or far > 2 * near + 1:
         return None
     return sp.nsimplify(round(far, 4), rational=True)
+
+
+def jump_away(rule: Rule) -> Any | None:
+    """Return where the error signal jumps, at v = 0, where that is not at ŷ = v; else ``None``.
+
+    A loss of ‖ŷ − v‖, and one whose ℓ″ grows towards ŷ = v, have ``None`` as well.
+    """
+    signal, close = rule.error.signal.subs(sym.v, 0), sp.Rational(1, 10**9)
+    small = slope_at(rule, float(close))
+    if signal.has(sym.n) or small is None or not abs(small) < STEEP:
+        return None
+    if jump(signal, sym.y, (-close, close)) is not None:
+        return None
+    above = jump(signal, sym.y, (sp.S.Zero, sp.oo))
+    return jump(signal, sym.y, (-sp.oo, sp.S.Zero)) if above is None else above
 
 
 def slope_at(rule: Rule, size: float) -> float | None:

@@ -35,8 +35,8 @@ class Stability:
 
     ``bound`` is the inequality, ``None`` where there is none to give. ``kind``: ``always`` (no
     step size is too large), ``bounded``, ``unbounded`` (ℓ″ grows), ``kink`` (ℓ″ is unbounded at
-    ŷ = v only), ``open`` (not derived), ``growing`` (the decay or momentum exceeds one),
-    ``climbing`` (the loss falls as ŷ leaves v), ``indefinite`` (κ1 is no inner product).
+    ŷ = v or another error only), ``open`` (not derived), ``growing`` (the decay or momentum exceeds
+    one), ``climbing`` (the loss falls as ŷ leaves v), ``indefinite`` (κ1 is no inner product).
 
     ``place``: ``inside`` the bound for every value of the activations and every key of the block,
     ``on`` it (fixed numbers that meet it), ``outside`` it for some, or ``unknown`` (the input
@@ -418,16 +418,22 @@ def _normalise(rule: Rule) -> str:
 
 
 def _kinked(rule: Rule, far: Any) -> Stability:
-    """Bound steps where ℓ″ is unbounded at ŷ = v only; ``far`` is its size for large errors."""
+    """Bound steps where ℓ″ is unbounded at places only; ``far`` is its size for large errors."""
     sentence = "ℓ″ has no bound at ŷ = v: errors too small for the step are overshot."
+    away, large = contraction.jump_away(rule), "Large ones"
+    if away is not None:
+        large = "Large errors"
+        own = rule.error.signal.free_symbols & ranges(rule).keys()
+        where = "an error that its coefficients tell" if own else f"ŷ − v = {text(away)}"
+        sentence = f"The error signal jumps at {where}: no rate makes steps near it contract."
     left, right = contraction.step_size(rule, far), contraction.limit(rule)
     if left == 0 or not rule.retained.link.identity:
-        return Stability("kink", None, sentence + " Large ones shrink at any rate.")
+        return Stability("kink", None, f"{sentence} {large} shrink at any rate.")
     shown = f"{text(left, steps_of(rule))} < {text(right, steps_of(rule))}"
     found = placing.place(rule, left, right)
     warning = placing.warning(rule, found) if found.place == "outside" else None
     return Stability("kink", sp.Lt(left, right, evaluate=False),
-                     f"{sentence} Large ones shrink while {shown}.", found.place, found.read,
+                     f"{sentence} {large} shrink while {shown}.", found.place, found.read,
                      warning)  # fmt: skip
 
 
