@@ -11,7 +11,7 @@ from mnemic.codegen.readouts import TINY as LEAST
 x, y, z, w = sp.symbols("x y z w", real=True)
 
 
-def _inner(at: At, name: str, text: str, axes: Axes, kept: Axes, **env: str) -> str:
+def _inner(at: At, name: str, text: str, axes: Axes, kept: Axes, **env: Env) -> str:
     """Add up an expression over the axes that are not kept; return its name."""
     return at.summed(name, at.map(f"{name}_parts", axes, text, **env), axes, kept)
 
@@ -60,9 +60,9 @@ def scaled_to_norms(at: At) -> None:
     kept = tuple(a for a in axes if a != (set(axes[-2:]) - {axis}).pop())
     raw = at.call(f"{x}_sizes", kept, "norms_of", x, axis=axis)
     size = at.map(f"{raw}_safe", kept, f"Piecewise((s, s > {TINY}), (1, True))", s=raw)
-    along = _inner(at, f"{at.d}_along", "d*x", axes, kept, d=at.d, x=x)
-    at.give_map(x, "c*(d - x*a/s**2)/s", c=norms, d=at.d, x=x, a=along, s=size)
-    at.give_map(norms, "a/s", a=along, s=size)
+    along = _inner(at, f"{at.d}_along", "d*(x/s)", axes, kept, d=at.d, x=x, s=(size, kept))
+    at.give_map(x, "c/s*(d - x/s*a)", c=norms, d=at.d, x=x, a=along, s=size)
+    at.give_map(norms, "a", a=along)
 
 
 def centred(at: At) -> None:

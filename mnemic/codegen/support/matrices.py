@@ -22,11 +22,18 @@ SHIFT = 1e-7
 
 
 def scaled_to_norms(memory: Tensor, norms: Tensor, *, axis: str) -> Tensor:
-    """Scale rows (axis ``v``) or columns (``k``) to given norms; zero ones stay zero."""
+    """Scale rows (axis ``v``) or columns (``k``) to given norms; zero ones stay zero.
+
+    x/‖x‖ is y/‖y‖ of y = x/max |x|, and so is its gradient: what has faded below 1e-19 has no
+    square in float32.
+    """
     over = -1 if axis == "v" else -2
-    size = torch.linalg.vector_norm(memory, dim=over, keepdim=True)
+    largest = _largest(memory, over)
+    there = largest > TINY
+    plain = memory / torch.where(there, largest, 1.0)
+    size = torch.linalg.vector_norm(plain, dim=over, keepdim=True)
     wanted = norms[..., :, None] if axis == "v" else norms[..., None, :]
-    return memory * (wanted / torch.where(size > TINY, size, 1.0))
+    return plain * (wanted / torch.where(there, size, 1.0))
 
 
 def centred(memory: Tensor, *, axis: str) -> Tensor:
@@ -36,7 +43,16 @@ def centred(memory: Tensor, *, axis: str) -> Tensor:
 
 def norms_of(memory: Tensor, *, axis: str) -> Tensor:
     """Measure the norms of the rows (axis ``v``) or columns (``k``)."""
-    return torch.linalg.vector_norm(memory, dim=-1 if axis == "v" else -2)
+    over = -1 if axis == "v" else -2
+    largest = _largest(memory, over)
+    sizes = torch.linalg.vector_norm(memory / largest, dim=over, keepdim=True)
+    return (largest * sizes).squeeze(over)
+
+
+def _largest(memory: Tensor, over: int) -> Tensor:
+    """Return the largest entry's size of each row or column, at least ``TINY``: a constant, since
+    what it divides and multiplies is the same whatever it is."""
+    return memory.detach().abs().amax(over, keepdim=True).clamp_min(TINY)
 
 
 def newton_schulz(matrix: Tensor, *, steps: int) -> Tensor:

@@ -86,15 +86,30 @@ def ball(x, radius):
 
 
 @triton.jit
-def scaled_to_norms(memory, norms, AXIS: tl.constexpr):
-    """Scale rows (axis ``v``) or columns (``k``) to given norms; zero ones stay zero."""
+def _largest_along(memory, AXIS: tl.constexpr):
+    """Compute the largest entry's size of each row (axis ``v``) or column, at least ``TINY``."""
     if AXIS == "v":
-        size = tl.sqrt(tl.sum(memory * memory, 0, keep_dims=True))
+        found = tl.max(tl.abs(memory), 0, keep_dims=True)
+    else:
+        found = tl.max(tl.abs(memory), 1, keep_dims=True)
+    return tl.maximum(found, TINY)
+
+
+@triton.jit
+def scaled_to_norms(memory, norms, AXIS: tl.constexpr):
+    """Scale rows (axis ``v``) or columns (``k``) to given norms; zero ones stay zero.
+
+    The largest entry is taken out first: what has faded has no square in float32.
+    """
+    most = _largest_along(memory, AXIS)
+    plain = memory / tl.where(most > TINY, most, 1.0)
+    if AXIS == "v":
+        size = tl.sqrt(tl.sum(plain * plain, 0, keep_dims=True))
         wanted = norms[None, :]
     else:
-        size = tl.sqrt(tl.sum(memory * memory, 1, keep_dims=True))
+        size = tl.sqrt(tl.sum(plain * plain, 1, keep_dims=True))
         wanted = norms[:, None]
-    return memory * (wanted / tl.where(size > TINY, size, 1.0))
+    return plain * (wanted / tl.where(most > TINY, size, 1.0))
 
 
 @triton.jit
@@ -137,10 +152,12 @@ def sustained(state, factor, new):
 @triton.jit
 def norms_of(memory, AXIS: tl.constexpr):
     """Compute the norms of the rows (axis ``v``) or columns (``k``)."""
+    most = _largest_along(memory, AXIS)
+    plain = memory / most
     if AXIS == "v":
-        return tl.sqrt(tl.sum(memory * memory, 0))
+        return tl.sqrt(tl.sum(plain * plain, 0)) * tl.max(most, 0)
     else:
-        return tl.sqrt(tl.sum(memory * memory, 1))
+        return tl.sqrt(tl.sum(plain * plain, 1)) * tl.max(most, 1)
 
 
 @triton.jit
