@@ -5,6 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+from mnemic.codegen.uncompilable import refused
 from mnemic.compiler.derive import derive_spec
 from mnemic.dsl.load import load
 from mnemic.errors import InvalidSpec
@@ -28,11 +29,15 @@ def mended(spec: Spec) -> Spec:
 def _refused(spec: Spec) -> tuple[str, ...] | None:
     """Return the place that a spec is refused at, or ``None``."""
     try:
-        missing = derive_spec(load(spec)).structure.missing
+        rule = derive_spec(load(spec))
+        issues = refused(rule) if rule.structure.missing is None else ()
     except InvalidSpec as refusal:
         assert len(str(refusal)) > 20
-        where = refusal.issues[0].where.removeprefix(spec["name"])
+        issues = refusal.issues
+    if issues:
+        where = issues[0].where.removeprefix(spec["name"]).strip()
         return tuple(where.split(".")[:2]) if where else ()
+    missing = rule.structure.missing
     return None if missing is None else (missing.split(":")[0].strip(),)
 
 
