@@ -153,7 +153,7 @@ class Counted:
         if lr > 0.5:
             return Answer(Failure("not finite", "the loss is nan"))
         skill = 1 - lr + 0.001 * job.seed
-        return Answer(Run(job.task, job.seed, skill, skill, 1.0, 0.1, ()))
+        return Answer(Run(job.task, job.seed, skill, skill, 1.0, 0.1, (), job.key))
 
 
 @pytest.fixture
@@ -227,6 +227,17 @@ def test_the_table_has_both_columns_and_tells_ties(counted, shared, tmp_path):
     assert "| 1= | deltanet | 0.998 ± 0.002 | 0.998 ± 0.002 |" in text
     assert "not told apart from the best" in text
     assert "Every spec is in the same block: heads 2," in text
+
+
+def test_what_is_one_rule_in_one_block_is_said_to_be(counted, shared, tmp_path):
+    names = ("titans", "deltanet", "titans-mac")
+    one = with_block(load_space(SPACE), shared)
+    apart = measured(load_space(SPACE), tmp_path / "own", names)
+    alike = measured(one, tmp_path / "one", names, results=board.IN_ONE_BLOCK)
+    assert "One rule in this block, which was trained once: titans, titans-mac." in table(
+        one, alike
+    )
+    assert "One rule" not in table(one, apart)
 
 
 def test_the_first_group_holds_the_best_nineteen_times_in_twenty():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,16 @@ class Entry:
     def tasks(self) -> dict[str, Interval]:
         """The skill on each task."""
         return {task: interval(skills) for task, skills in by_task(self.runs).items()}
+
+
+def alike(entries: Sequence[Entry]) -> list[tuple[str, ...]]:
+    """Return the names that share all their runs: one rule, in a block that is the same for all."""
+    found: dict[frozenset[str], list[str]] = {}
+    for entry in entries:
+        keys = frozenset(run.key for run in entry.runs)
+        if keys and "" not in keys:
+            found.setdefault(keys, []).append(entry.name)
+    return [tuple(names) for names in found.values() if len(names) > 1]
 
 
 def stored(path: Path) -> dict[str, dict[str, Any]]:

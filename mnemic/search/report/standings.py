@@ -7,7 +7,7 @@ from typing import Final
 
 from mnemic.compiler.compare.differing_entries import short
 from mnemic.search.report.claims import CLAIMS, claimed
-from mnemic.search.report.entries import Entry
+from mnemic.search.report.entries import Entry, alike
 from mnemic.search.report.telling import Telling, telling
 from mnemic.search.report.ties import first_group
 from mnemic.search.space.space import Space
@@ -48,7 +48,7 @@ def table(space: Space, entries: Sequence[Entry], packaged: Sequence[Entry] = ()
     places = {e.name: "1=" if e.name in first and len(first) > 1 else str(i)
               for i, e in enumerate(within, 1)}  # fmt: skip
     lines += [_line(_row(places[e.name], e, tasks, space, beside)) for e in within]
-    parts = ["\n".join(lines), _ties(within, first)]
+    parts = ["\n".join(lines), _ties(within, first), _copies(within)]
     if beyond:
         rows = [_line([*head, "over"]), _line(["---"] * (len(head) + 1))]
         rows += [_line([*_row("", e, tasks, space, beside), ", ".join(e.over)]) for e in beyond]
@@ -75,6 +75,17 @@ def _ties(within: Sequence[Entry], first: Sequence[str]) -> str:
     return (
         f"`1=` are not told apart from the best with 95 % confidence {TEST}: {', '.join(first)}. "
         "The order within them says nothing."
+    )
+
+
+def _copies(entries: Sequence[Entry]) -> str:
+    """Say which specs differ by their own block alone, and so are one rule in this one."""
+    groups = alike(entries)
+    if not groups:
+        return ""
+    told = "; ".join(", ".join(group) for group in groups)
+    return (
+        f"One rule in this block, which was trained once: {told}. Their own blocks set them apart."
     )
 
 
