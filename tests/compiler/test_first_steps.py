@@ -57,6 +57,28 @@ def test_the_jacobian_is_that_of_a_layer(memory: Spec) -> None:
     assert min(sizes) / 2 < found < 2 * max(sizes)
 
 
+def test_other_features_are_taken_at_their_longest() -> None:
+    """ELU + 1 of unit keys: above what automatic differentiation finds at random ones."""
+    torch.manual_seed(0)
+    made = spec({**MLP, "residual": False}, features="elu")
+    drawn = dict(mnemic.compile(made).layer(16, heads=1).double().named_parameters())
+    w = {n: next(p[0] for m, p in drawn.items() if m.endswith(n)) for n in ("W1", "W2")}
+
+    def prediction(w: dict[str, Tensor], key: Tensor) -> Tensor:
+        hidden = w["W2"] @ (torch.nn.functional.elu(key) + 1)
+        return w["W1"] @ torch.nn.functional.gelu(hidden)
+
+    sizes = []
+    for _ in range(4):
+        key = torch.nn.functional.normalize(torch.randn(16, dtype=torch.float64), dim=-1)
+        at = torch.func.jacrev(lambda w, key=key: prediction(w, key))(w)
+        flat = torch.cat([x.flatten(1) for x in at.values()], 1)
+        sizes.append(torch.linalg.matrix_norm(flat, 2).square().item())
+    found = jacobian(derive(made))
+    assert found is not None
+    assert max(sizes) < found < 20 * max(sizes)
+
+
 @pytest.mark.parametrize("memory", [MLP, GLU, LOW])
 def test_what_is_told_is_so(memory: Spec) -> None:
     """One key again and again: at the rate that is warned of the memory grows, at the mend not."""

@@ -77,7 +77,7 @@ class Started:
                 return _normed(found[source])[0]
             case NormBack(source=source, at=at_node):
                 unit, scale = _normed(found[at_node])
-                pulled = centred(found[source])
+                pulled = _centred(found[source])
                 along = dot(pulled, unit) / len(unit)
                 return [scale * (d - along * u) for d, u in zip(pulled, unit, strict=True)]
 
@@ -87,14 +87,14 @@ class Started:
 
 def variance(x: Vector) -> float:
     """Return the variance of a vector's entries."""
-    about = centred(x)
+    about = _centred(x)
     return dot(about, about) / len(about)
 
 
 def _normed(x: Vector) -> tuple[Vector, float]:
     """Return LN(x), and 1/√(s² + ε)."""
     scale = 1 / math.sqrt(variance(x) + EPSILON)
-    return [scale * z for z in centred(x)], scale
+    return [scale * z for z in _centred(x)], scale
 
 
 def _function(expr: Any, names: list[Any]) -> Callable[..., float]:
@@ -192,6 +192,7 @@ def _size(rule: Rule, side: str) -> int:
 
 
 def dot(x: Vector, y: Vector) -> float:
+    """Return Σ x y."""
     return sum(a * b for a, b in zip(x, y, strict=True))
 
 
@@ -200,7 +201,7 @@ def _unit(x: Vector) -> Vector:
     return [a / size for a in x]
 
 
-def centred(x: Vector) -> Vector:
+def _centred(x: Vector) -> Vector:
     mean = sum(x) / len(x)
     return [a - mean for a in x]
 

@@ -368,9 +368,9 @@ def _overshooting(rule: Rule, left: Any, right: Any, jacobian: Any) -> str | Non
     if found.place != "outside":
         return None
     return (
-        f"{placing.warning(rule, found)} That is with ‖∂M/∂W‖² = {shown}, as where a layer starts: "
-        "a longer step lets the error grow, and each layer's step with the others. A norm holds "
-        "them (memory.norm, or retention.normalize)."
+        f"{placing.warning(rule, found)} That is with ‖∂M/∂W‖² = {shown}, where a layer starts, "
+        "at the longest features of a key: a longer step lets the error grow, and each layer's "
+        "step with the others. A norm holds them (memory.norm, or retention.normalize)."
     )
 
 

@@ -79,14 +79,12 @@ def _ties(within: Sequence[Entry], first: Sequence[str]) -> str:
 
 
 def _copies(entries: Sequence[Entry]) -> str:
-    """Say which specs differ by their own block alone, and so are one rule in this one."""
+    """Say which specs are one rule in one block here, as those that only their own blocks part."""
     groups = alike(entries)
     if not groups:
         return ""
     told = "; ".join(", ".join(group) for group in groups)
-    return (
-        f"One rule in this block, which was trained once: {told}. Their own blocks set them apart."
-    )
+    return f"One rule in one block here, which was trained once: {told}."
 
 
 def tell_tasks(tasks: Sequence[str], entries: Sequence[Entry]) -> dict[str, Telling]:
