@@ -19,7 +19,6 @@ def jacobian(rule: Rule) -> float | None:
     Features point anywhere in as many channels as keys have, as long as any key's can be: that
     is more than most keys have where φ is not the identity, as ‖φ‖² of a linear memory's bound is.
 
-
     With e pulled back to the rows δ_m of each matrix and its keys a_m, (J Jᵀ)_ij is
     Σ_m ‖a_m‖² δ_m(e_i)·δ_m(e_j); its largest eigenvalue is how much of an error a step of rate one
     takes away along its own key. ``None`` where keys have no bound, or a start cannot be told.
