@@ -88,10 +88,13 @@ class Subject:
 
 
 def _clock(module: ModuleType, device: str) -> Clock:
-    """How calls on the device are timed: as the compiled folder's tuner does it."""
+    """How calls on the device are timed: as the compiled folder's tuner does it.
+
+    In a published folder the tuner's module is the one that surely has it by name.
+    """
     if device != "cuda":
         return on_host
-    return cast(Clock, importlib.import_module(f"{module.__name__}.timing").on_device)
+    return cast(Clock, importlib.import_module(f"{module.__name__}.tune").on_device)
 
 
 def _state(rule: Any, arguments: Tensors, params: Tensors) -> Tensors:

@@ -90,6 +90,16 @@ def test_a_row_of_ours_that_fails_ends_the_command(folder: Path, tmp_path: Path)
     assert "load_nothing" in done.stderr
 
 
+def test_a_prepared_folder_has_the_clock_of_a_device(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from on_gpu import subject
+
+    clock = subject._clock(subject.load(folder / "mamba2"), "cuda")
+    assert clock.__name__ == "on_device"
+
+
 def test_no_gpu_is_said(folder: Path, tmp_path: Path) -> None:
     done = command(folder / "gpu.py", "run", "-o", tmp_path / "none.json")
     assert done.returncode == 5
