@@ -134,10 +134,12 @@ def test_a_lean_cut_of_a_gradient_comes_first(compiler) -> None:
 
 def lean_of(name: str, least: int) -> list[tuple[int, int]]:
     """Rows a chunk of a training step's kernels, and how lean they are, if all that are less so
-    spill."""
+    spill; of a form that is not divided into several kernels."""
     module = pipeline.compile(name).module
     subject = Subject.of(module, 64, torch.bfloat16)
+    fused = import_module(f"{module.__name__}.support.fused")
     with (
+        fused.in_several(always=False),
         spilling(module, "launch", lambda cut: 8 * (cut.lean < least)),
         compiling(target("sm_90")) as log,
     ):
@@ -313,8 +315,8 @@ def spilling(
     module: Any, part: str, spilled: Callable[[Any], int]
 ) -> Iterator[list[Configuration]]:  # fmt: skip
     """Launches of ``support.<part>`` spill so many bytes; the cuts of which that is asked."""
-    launch, narrower = (
-        import_module(f"{module.__name__}.support.{name}") for name in (part, "narrower")
+    launch, narrower, fused = (
+        import_module(f"{module.__name__}.support.{name}") for name in (part, "narrower", "fused")
     )
     asked: list[Configuration] = []
 
@@ -324,11 +326,13 @@ def spilling(
 
     before, launch.Launch.spilled = launch.Launch.spilled, told
     narrower._settled.clear()
+    fused._known.clear()
     try:
         yield asked
     finally:
         launch.Launch.spilled = before
         narrower._settled.clear()
+        fused._known.clear()
 
 
 def cut_of(name: str, rows: int, *, forced: bool = False) -> list[int]:

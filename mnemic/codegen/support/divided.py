@@ -4,6 +4,7 @@ The first stores what took products, a tile a chunk, and the second loads it in 
 """
 
 from dataclasses import dataclass
+from functools import cache
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -171,8 +172,14 @@ def programs(launch: "Launch") -> int:
 
 def constants_of(function: Any, constants: dict[str, Any]) -> dict[str, Any]:
     """Pick the constants that a kernel takes."""
-    known = signature(function.fn).parameters
+    known = _taken(function)
     return {name: value for name, value in constants.items() if name in known}
+
+
+@cache
+def _taken(function: Any) -> frozenset[str]:
+    """Return the names of what a kernel takes."""
+    return frozenset(signature(function.fn).parameters)
 
 
 def _rows(launch: "Launch", names: tuple[str, ...]) -> list[Tensor]:

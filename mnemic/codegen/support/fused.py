@@ -1,6 +1,6 @@
 """Fused forms: a generated Triton kernel over whole sequences, and its gradient."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -235,18 +235,19 @@ class Cutting:
     @classmethod
     def of(
         cls, kernel: Kernel, rows: list[Tensor], sizes: dict[str, int], numbers: list[int], *,
-        sequences: int, gradient: bool, settle: Settle,
+        sequences: int, gradient: bool, settle: Settle, alike: Hashable = None,
     ) -> "Cutting":  # fmt: skip
         """Choose how an operator's arguments are cut, with what ``Place.numbers`` tells.
 
-        ``settle`` may put another in the place of the cut that the model chooses. Raises
-        ``RuntimeError`` where no cut may run.
+        ``settle`` may put another in the place of the cut that the model chooses; ``alike`` is
+        what it depends on beside the other arguments. Raises ``RuntimeError`` where no cut may run.
         """
         place, like = Place.of(numbers), rows[kernel.plain]
         question = asked(kernel, sizes, like, gradient=gradient)
         if why := tuned.failed(question, like.device):
             raise RuntimeError(why)
-        chosen = chosen_of(kernel, sizes, question, like, place, sequences, settle)
+        alike = None if alike is None else (alike, *(x.dtype for x in rows), *like.shape[1:3])
+        chosen = chosen_of(kernel, sizes, question, like, place, sequences, settle, alike)
         return cls.cut(kernel, like, place, chosen)
 
     @classmethod
@@ -271,11 +272,22 @@ def asked(
     return tuned.Question.of(kernel.name, own, like, gradient=gradient)
 
 
+_known: dict[Hashable, Configuration] = {}
+"""What was chosen, by all that it depends on: a model that is asked anew at every call takes
+longer than the kernels of a short sequence."""
+
+FORGET = 4_096
+"""Choices that are remembered at once; then all are made anew."""
+
+
 def chosen_of(
     kernel: Kernel, sizes: dict[str, int], question: tuned.Question, like: Tensor, place: Place,
-    sequences: int, settle: Settle,
+    sequences: int, settle: Settle, alike: Hashable = None,
 ) -> Configuration:  # fmt: skip
-    """Choose how a kernel is cut for arguments like these: as measured, or as the model says."""
+    """Choose how a kernel is cut for arguments like these: as measured, or as the model says.
+
+    The model is asked once for all arguments that are ``alike``, and at every call without that.
+    """
     longest = place.longest * kernel.steps or int(like.shape[1])
     work = Work(sequences * int(like.shape[2]), longest, like.element_size())
     device, gradient = limits(like.device), question.gradient
@@ -307,8 +319,21 @@ def chosen_of(
         with in_several(always=False):  # what is divided spills far too much
             return settle(model(kernel, work), instead)
 
+    def remembered() -> Configuration:
+        key = (
+            kernel.forward, *sizes.items(), work, device, like.device, alike, gradient,
+            place.anchor, place.wanted, swept_always(), divided_always(), versions.offline(),
+        )  # fmt: skip
+        if alike is None:
+            return settled()
+        if key not in _known:
+            if len(_known) >= FORGET:
+                _known.clear()
+            _known[key] = settled()
+        return _known[key]
+
     found = tuned.chosen(
-        question, like.device, settled,
+        question, like.device, remembered,
         lambda cut: _choices(kernel.that_of(cut), sizes, gradient=gradient),
         tunable=place.wanted is None,
     )  # fmt: skip
@@ -404,7 +429,7 @@ def suited(kernel: Kernel, sizes: Mapping[str, int], *, gradient: bool) -> Kerne
         return kernel
     if _always:
         return twin if _always[-1] else kernel
-    least = least_entries(kernel, dict(sizes), gradient=gradient)
+    least = _least_entries(kernel, sizes, gradient=gradient)
     return twin if least > budget(kernel, gradient=gradient) else kernel
 
 
@@ -437,8 +462,20 @@ def _limit(kernel: Kernel) -> int:
 
 def _too_large(kernel: Kernel, sizes: Mapping[str, int], *, gradient: bool) -> int:
     """Return the entries a thread at the smallest cut, if they are beyond the limit, or 0."""
-    found = least_entries(kernel, dict(sizes), gradient=gradient)
+    found = _least_entries(kernel, sizes, gradient=gradient)
     return found if found > _limit(kernel) else 0
+
+
+_counted: dict[Hashable, int] = {}
+"""Entries a thread at the smallest cut, by kernel and sizes."""
+
+
+def _least_entries(kernel: Kernel, sizes: Mapping[str, int], *, gradient: bool) -> int:
+    """Count the entries a thread at the smallest cut, once for each kernel and sizes."""
+    key = (kernel.forward, kernel.along, gradient, *sizes.items())
+    if key not in _counted:
+        _counted[key] = least_entries(kernel, dict(sizes), gradient=gradient)
+    return _counted[key]
 
 
 def run(

@@ -6,6 +6,7 @@ With ``dry`` only the results' shapes are made, and nothing is launched.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -129,7 +130,7 @@ class Launch:
 
         cutting = Cutting.of(
             kernel, rows, sizes, numbers, sequences=int(sequences), gradient=gradient,
-            settle=settle,
+            settle=settle, alike=(positions is None, bounds is None),
         )  # fmt: skip
         return launch(cutting)
 
@@ -379,6 +380,10 @@ class Launch:
 
     def constants(self) -> dict[str, Any]:
         """Return the constants that a kernel is compiled with: block sizes and types."""
+        return dict(self._constants)
+
+    @cached_property
+    def _constants(self) -> dict[str, Any]:
         import triton.language as tl
 
         dtype, cutting = self.rows[0].dtype, self.cutting

@@ -152,15 +152,19 @@ def recording() -> Iterator[list[Run]]:
 
 def root() -> Path:
     """Return the cache's folder: the user's, unless ``MNEMIC_CACHE`` names another."""
-    told = os.environ.get(VARIABLE)
+    return _root(*map(os.environ.get, (VARIABLE, "LOCALAPPDATA", "XDG_CACHE_HOME", "HOME")))
+
+
+@cache
+def _root(told: str | None, local: str | None, cache: str | None, _: str | None) -> Path:
+    """Return the folder that the environment names; a call of every kernel asks for it."""
     if told:
         return Path(told)
     if sys.platform == "win32":
-        local = os.environ.get("LOCALAPPDATA")
         return (Path(local) if local else Path.home() / "AppData/Local") / "mnemic/mnemic/Cache"
     if sys.platform == "darwin":
         return Path.home() / "Library/Caches/mnemic"
-    users = os.environ.get("XDG_CACHE_HOME", "").strip()
+    users = (cache or "").strip()
     return (Path(users) if users else Path.home() / ".cache") / "mnemic"
 
 
