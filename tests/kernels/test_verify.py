@@ -60,6 +60,21 @@ def test_a_right_folder_passes(folder: Path) -> None:
     assert entry["left out"] == []
 
 
+def test_arguments_that_the_rule_refuses_are_left_out() -> None:
+    """Steep decays make this rule forget its ridge, which raises; the other cases are compared."""
+    module = pipeline.compile("rls-geometric").module
+    verify = package.support(module, "verify")
+    wanted = cases.plan(module.rule, CPU)
+    found = {
+        trial.name: list(trial.findings())
+        for trial in verify.trials(module.Layer, wanted)
+        if trial.name in ("float32, T = 65", "float32, log decay -88")
+    }
+    assert {x.part for x in found["float32, log decay -88"]} == {"refused"}
+    assert all(x.allowed is None for x in found["float32, log decay -88"])
+    assert all(x.passed and x.allowed is not None for x in found["float32, T = 65"])
+
+
 def test_what_there_is_no_time_for_is_told(folder: Path) -> None:
     """One trial is always made; no case is left out of every dtype before another had them all."""
     module, verify = support(folder, "verify")

@@ -119,9 +119,14 @@ def _of(rule: Any, case: Case, dtype: torch.dtype, wanted: Plan) -> Iterator[Fin
     def off(draw: int, step: float) -> dict[str, torch.Tensor]:
         return recurrent(torch.float64, moved(case, rule.signature.vectors, dtype, draw, step))
 
-    exact, own = known(recurrent, dtype, off, rule.signature.tolerance)
     name = str(dtype).removeprefix("torch.")
-    for form, way, where in _ways(rule, case, wanted):
+    ways = _ways(rule, case, wanted)
+    try:
+        exact, own = known(recurrent, dtype, off, rule.signature.tolerance)
+    except ValueError:  # the rule takes no such arguments, as weights that forget the ridge
+        yield from (Finding(form, name, where, "refused", 0.0, None) for form, _, where in ways)
+        return
+    for form, way, where in ways:
         try:
             with buffers.watched(), interpreted.products(), way:
                 found = everything(rule, case, form, dtype, dtype, wanted.chunk)
