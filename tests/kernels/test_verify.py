@@ -75,6 +75,17 @@ def test_arguments_that_the_rule_refuses_are_left_out() -> None:
     assert all(x.passed and x.allowed is not None for x in found["float32, T = 65"])
 
 
+def test_of_a_coefficient_that_is_the_same_at_every_token_gradients_are_summed() -> None:
+    """Atlas' chunk form reads the weights of its features elsewhere than the recurrence does."""
+    module = pipeline.compile("atlas").module
+    verify = package.support(module, "verify")
+    wanted = cases.plan(module.rule, CPU)
+    (trial,) = (t for t in verify.trials(module.Layer, wanted) if t.name == "float32, T = 17")
+    found = {x.part: x for x in trial.findings()}
+    assert {"gradient of a0", "gradient of a1", "gradient of a2"} <= set(found)
+    assert all(x.passed and x.allowed is not None for x in found.values())
+
+
 def test_what_there_is_no_time_for_is_told(folder: Path) -> None:
     """One trial is always made; no case is left out of every dtype before another had them all."""
     module, verify = support(folder, "verify")

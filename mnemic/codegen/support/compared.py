@@ -131,7 +131,8 @@ def everything(rule: Any, case: Case, form: str, dtype: torch.dtype, rounding: t
     """Return output, final state and every gradient of one run, by name.
 
     Arguments are rounded to ``rounding`` first and then handed over as ``dtype``; the gradients go
-    through the output and the final state.
+    through the output and the final state. Of a coefficient that is the same at every token the
+    gradient is the sum over tokens: which of them a form reads it off is its own affair.
     """
 
     def leaf(x: Tensor) -> Tensor:
@@ -153,8 +154,10 @@ def everything(rule: Any, case: Case, form: str, dtype: torch.dtype, rounding: t
     leaves |= {f"initial {n}": x for n, x in state.items() if x.requires_grad}
     slopes = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
     found = {n: x.detach() for n, x in ends.items()}
+    same = {c.name for c in rule.signature.coefficients if c.same}
     for (name, x), slope in zip(leaves.items(), slopes, strict=True):
-        found[f"gradient of {name}"] = _meant(x, torch.zeros_like(x) if slope is None else slope)
+        own = torch.zeros_like(x) if slope is None else slope
+        found[f"gradient of {name}"] = own.sum(1) if name in same else _meant(x, own)
     return found
 
 
