@@ -34,8 +34,13 @@ def fresh(live, row, chunk, memory, own):
 
 @triton.jit
 def load_rows(pointer, origin, stride, t, live, channel, width, REAL: tl.constexpr):
-    """Load rows of channels, zero beyond those that are there: [C, BW]."""
-    place = (t * stride * width)[:, None] + channel[None, :]  # of 32 bits: within a chunk
+    """Load rows of channels, zero beyond those that are there: [C, BW].
+
+    The distance of two rows is one number, made first: where a row is multiplied by the stride and
+    then by the width, NVIDIA's assembler (CUDA 12.8 to 13.0) has been seen to shift the product by
+    what belongs to another row, and a warp read rows 32 times as far (dpfp, 256 features).
+    """
+    place = (t * (stride * width))[:, None] + channel[None, :]  # of 32 bits: within a chunk
     there = _there(t < live, channel, width)
     return tl.load(pointer + origin * width + place, mask=there, other=0.0).to(REAL)
 
@@ -55,7 +60,7 @@ def load_logs(pointer, origin, stride, t, live, REAL: tl.constexpr):
 @triton.jit
 def store_rows(pointer, origin, stride, t, live, channel, width, value):
     """Store the rows of channels that are there."""
-    place = (t * stride * width)[:, None] + channel[None, :]
+    place = (t * (stride * width))[:, None] + channel[None, :]
     there = _there(t < live, channel, width)
     tl.store(pointer + origin * width + place, value, mask=there)
 
