@@ -266,7 +266,8 @@ MUCH = {"first": 3_000, "last": 2_500}
         ({64: {"first": 3_000}}, {}, (32, 64, ())),
         ({}, {(64, 64): 300}, (64, 32, ())),
         ({}, {(64, block): 900 for block in (64, 32, 16)}, (32, 64, ())),
-        ({64: MUCH, 32: MUCH}, {}, (64, 64, ("first",))),
+        ({64: MUCH, 32: MUCH}, {}, (16, 64, ())),
+        ({64: MUCH, 32: MUCH, 16: MUCH}, {}, (64, 64, ("first",))),
     ],
 )
 def test_each_kernel_that_spills_much_gives_way_by_itself(

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .starting import clear_of_faults
+
 FRAME = 0x11
 """The attribute of a kernel's binary that holds the bytes of its stack, a thread."""
 
@@ -24,8 +26,10 @@ def stack_of(
     """Return the bytes that a thread of a launch would spill on ``like``'s device; launch nothing.
 
     A dtype among the arguments stands for a tensor. Triton keeps what it compiles for the launch.
+    What is counted is what would run: with two warps, where more would be wrong.
     """
     with torch.cuda.device_of(like):  # Triton compiles for the current device
+        options = clear_of_faults(function, grid, arguments, options, like.device)
         compiled = function.warmup(*arguments, grid=grid, **options)
     return stack(compiled.asm["cubin"]) if "cubin" in compiled.asm else 0
 

@@ -1,5 +1,6 @@
 """Starting a kernel, clear of what this version of Triton compiles wrongly."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import torch
@@ -14,20 +15,21 @@ _turned: dict[str, bool] = {}
 
 
 def begin(
-    function: Any, grid: tuple[int, ...], arguments: list[Any], options: dict[str, Any]
+    function: Any, grid: tuple[int, ...], arguments: list[Any], options: Mapping[str, Any]
 ) -> None:
     """Launch a kernel with ``num_warps`` and other options.
 
-    Where a product of warp groups would be wrong (``versions.FAULTS``) the program has two warps
-    instead, which is slower, and said once.
+    Where a product of warp groups would be wrong the program has two warps instead, which is
+    slower, and said once.
     """
     place = next(x.device for x in arguments if isinstance(x, torch.Tensor))
-    if versions.faulty(place) and _meets(function, grid, arguments, options):
+    clear = clear_of_faults(function, grid, arguments, options, place)
+    if clear is not options:
         versions.announce(
             f"{function.__name__}: this version of Triton compiles its products wrongly for warp "
             "groups, so it runs with two warps, slower; Triton 3.8 or newer is right"
         )
-        options = {**options, "num_warps": WITHOUT_GROUPS}
+    options = clear
     if versions.interpreting():
         with interpreted.prepared_once():
             function[grid](*arguments, **options)
@@ -35,8 +37,19 @@ def begin(
         function[grid](*arguments, **options)
 
 
+def clear_of_faults(
+    function: Any, grid: tuple[int, ...], arguments: Sequence[Any], options: Mapping[str, Any],
+    place: torch.device,
+) -> Mapping[str, Any]:  # fmt: skip
+    """Return the options with which a kernel is launched on a device: its own, or where a product
+    of warp groups would be wrong (``versions.FAULTS``) those with two warps."""
+    if not versions.faulty(place) or not _meets(function, grid, arguments, options):
+        return options
+    return {**options, "num_warps": WITHOUT_GROUPS}
+
+
 def _meets(
-    function: Any, grid: tuple[int, ...], arguments: list[Any], options: dict[str, Any]
+    function: Any, grid: tuple[int, ...], arguments: Sequence[Any], options: Mapping[str, Any]
 ) -> bool:
     compiled = function.warmup(*arguments, grid=grid, **options)
     if compiled.hash not in _turned:
