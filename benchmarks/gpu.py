@@ -1,30 +1,31 @@
 """Times of generated kernels on a GPU, beside others' kernels for the same rules.
 
     python benchmarks/gpu.py prepare FOLDER          # where mnemic is installed
+    python benchmarks/gpu.py ahead FOLDER            # there too: compile what the GPU will run
     python FOLDER/gpu.py verify                      # on the GPU: the checks of `mnemic verify`
     python FOLDER/gpu.py run -o results.json         # on the GPU
     python FOLDER/gpu.py table results.json
 
-``prepare`` compiles the specs of the rows into FOLDER and puts this script beside them; everything
-else needs torch and Triton alone, and flash-linear-attention where it is to be a peer. Times are
-medians with a cold cache, all runners of a row in turns in one process, eager and as a CUDA graph.
-``run --dry`` tries everything on the CPU at tiny sizes, our kernels in Triton's interpreter.
-``run`` exits with 4 where one of our own forms failed. Results belong into benchmarks/results/.
+``prepare`` compiles the specs of the rows into FOLDER and puts this script beside them; ``ahead``
+does what a GPU that is lent by the minute need not: it compiles all kernels, with the release of
+Triton that PYTHONPATH finds, which must be the GPU's. Everything else needs torch and Triton alone,
+and flash-linear-attention where it is to be a peer. Times are medians with a cold cache, all
+runners of a row in turns in one process, eager and as a CUDA graph. ``run --dry`` tries everything
+on the CPU at tiny sizes, our kernels in Triton's interpreter. ``run`` exits with 4 where one of our
+own forms failed, ``verify`` where a check did or was not made. Results belong into
+benchmarks/results/.
 """
 
 import argparse
-import importlib
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
+DTYPES = ("bfloat16", "float32", "float16")
 
 
 def prepare(folder: Path, words: list[str]) -> None:
@@ -49,6 +50,10 @@ def run(folder: Path, out: Path, words: list[str], *, dry: bool, forms: Sequence
     """
     if dry:
         os.environ["TRITON_INTERPRET"] = "1"
+    from on_gpu import keys
+
+    if keys.unpack(folder) and not dry:
+        keys.shared()
     import torch
     from on_gpu import measure, results, rows
 
@@ -72,50 +77,34 @@ def run(folder: Path, out: Path, words: list[str], *, dry: bool, forms: Sequence
     return 4 if failed else 0
 
 
-def verify(folder: Path, words: list[str], processes: int) -> int:
-    """The checks of every compiled folder on this device, each in a process of its own, recorded
-    beside the code; kernels take most of the time to compile, so several run at once."""
-    from on_gpu import rows
+def ahead(folder: Path, words: list[str], dtypes: list[str]) -> None:
+    """Compile ahead what the GPU will launch, into the folder."""
+    sys.path.insert(0, str(folder))
+    from on_gpu import ahead, rows
 
+    found = rows.named(words)
+    specs = dict.fromkeys(row.spec for row in found)
+    for line in ahead.compiled(folder, specs, found, dtypes):
+        print(line, flush=True)
+
+
+def verify(folder: Path, words: list[str], dtypes: list[str], processes: int,
+           seconds: float) -> int:  # fmt: skip
+    """The checks of every compiled folder on this device, in many processes, recorded beside the
+    code; kernels take most of the time to compile, where none were compiled ahead."""
+    from on_gpu import keys, rows, shares
+
+    keys.unpack(folder)
     specs = list(dict.fromkeys(row.spec for row in rows.named(words)))
-    own = [sys.executable, str(Path(__file__).resolve()), "verify-spec", "--folder", str(folder)]
-    with ThreadPoolExecutor(processes) as threads:
-        runs = [threads.submit(_done, [*own, spec]) for spec in specs]
-        for run in as_completed(runs):
-            print(run.result().stdout, end="", flush=True)
-    return max((run.result().returncode for run in runs), default=0)
+    return shares.run(folder, specs, dtypes, processes, seconds, shares.command_of)
 
 
-def _done(command: list[str]) -> "subprocess.CompletedProcess[str]":
-    """Run a command whose faults are told like its findings."""
-    done = subprocess.run(command, check=False, text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT)  # fmt: skip
-    return done if done.returncode >= 0 else _ended(done, command[-1])
+def verify_spec(folder: Path, spec: str, dtype: str) -> int:
+    """The checks of one compiled folder in one dtype, in this process."""
+    from on_gpu import shares
 
-
-def _ended(
-    done: "subprocess.CompletedProcess[str]", spec: str
-) -> "subprocess.CompletedProcess[str]":
-    """Tell of a process that a fault took down: exit code 4, as a form that is wrong."""
-    told = f"{done.stdout}{spec}: FAILED, its process ended with {done.returncode}\n"
-    return subprocess.CompletedProcess(done.args, 4, told)
-
-
-def verify_spec(folder: Path, spec: str) -> int:
-    """The checks of one compiled folder in this process."""
-    from on_gpu import subject
-
-    wrong = 0
-    module = subject.load(folder / spec)
-    entry: dict[str, Any] = importlib.import_module(
-        f"{module.__name__}.verify"
-    ).run(module.Layer)  # fmt: skip
-    for form, dtypes in entry["forms"].items():
-        for dtype, told in dtypes.items():
-            print(f"{spec} {form} {dtype}: {'passed' if told['passed'] else 'FAILED'}")
-            print(*(f"  {line}" for line in told["wrong"][:5]), sep="\n", end="", flush=True)
-            wrong += not told["passed"]
-    return 4 if wrong else 0
+    shares.checked(shares.Share(folder, spec, dtype))
+    return 0
 
 
 def table(path: Path) -> None:
@@ -137,6 +126,11 @@ def parser() -> argparse.ArgumentParser:
     one = commands.add_parser("prepare", help="compile the rows' specs into a folder")
     one.add_argument("folder", type=Path)
     one.add_argument("rows", **words)
+    dtypes = {"nargs": "+", "default": list(DTYPES), "choices": DTYPES}
+    one = commands.add_parser("ahead", help="compile ahead what the GPU will run (minutes)")
+    one.add_argument("folder", type=Path)
+    one.add_argument("rows", **words)
+    one.add_argument("--dtypes", **dtypes)
     one = commands.add_parser("run", help="measure on this machine's GPU")
     one.add_argument("rows", **words)
     one.add_argument("--folder", type=Path, default=HERE, help="of the compiled specs")
@@ -149,8 +143,11 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--folder", type=Path, default=HERE, help="of the compiled specs")
     several = max(1, (os.cpu_count() or 1) // 2)
     one.add_argument("--processes", type=int, default=several, help=f"at once ({several})")
+    one.add_argument("--dtypes", **dtypes)
+    one.add_argument("--seconds", type=float, default=3600.0, help="after which all is cut short")
     one = commands.add_parser("verify-spec", help="check one of them in this process")
     one.add_argument("spec")
+    one.add_argument("dtype", choices=DTYPES)
     one.add_argument("--folder", type=Path, default=HERE, help="of the compiled specs")
     one = commands.add_parser("table", help="print results as Markdown")
     one.add_argument("results", type=Path)
@@ -166,10 +163,14 @@ def main() -> int:
     if asked.command == "run":
         return run(asked.folder, asked.output, asked.rows, dry=asked.dry, forms=asked.forms,
                    rounds=asked.rounds)  # fmt: skip
+    if asked.command == "ahead":
+        ahead(asked.folder, asked.rows, asked.dtypes)
+        return 0
     if asked.command == "verify":
-        return verify(asked.folder, asked.rows, max(1, asked.processes))
+        return verify(asked.folder.resolve(), asked.rows, asked.dtypes, max(1, asked.processes),
+                      asked.seconds)  # fmt: skip
     if asked.command == "verify-spec":
-        return verify_spec(asked.folder, asked.spec)
+        return verify_spec(asked.folder, asked.spec, asked.dtype)
     table(asked.results)
     return 0
 

@@ -111,8 +111,48 @@ def test_the_checks_run_there_too(tmp_path: Path) -> None:
     folder = prepared(tmp_path / "prepared", "huber")
     done = command(folder / "gpu.py", "verify", "huber")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "huber-coordinate chunk float32: passed" in done.stdout
-    assert (folder / "huber-coordinate" / "verified.json").is_file()
+    assert "huber-coordinate float32: passed, " in done.stdout
+    kept = json.loads((folder / "huber-coordinate" / "verified.json").read_text())["entries"]
+    assert [entry["passed"] for entry in kept] == [True]
+    logs = sorted(path.name for path in folder.glob("verified-huber-coordinate-*.jsonl"))
+    assert len(logs) == 3
+    again = command(folder / "gpu.py", "verify", "huber")  # nothing is made twice
+    assert again.stdout == done.stdout
+
+
+def test_time_that_runs_out_leaves_what_was_found(folder: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    shutil.copytree(folder, kept)
+    asked = ("verify", "mamba2", "--dtypes", "bfloat16", "--seconds", "0")
+    done = command(kept / "gpu.py", *asked)
+    assert done.returncode == 4
+    assert done.stdout == "mamba2 bfloat16: cut short, 0 trials, 0 numbers compared, 0 s\n"
+    assert not (kept / "mamba2" / "verified.json").exists()
+
+
+def test_a_log_tells_what_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from on_gpu import shares
+
+    share = shares.Share(tmp_path, "some", "bfloat16")
+    right = {"form": "triton", "case": "T = 65", "part": "output", "error": 1e-3, "allowed": 1e-2,
+             "told": ""}  # fmt: skip
+    far = {**right, "part": "state W", "error": float("nan")}
+    failed = {**right, "part": "run", "error": float("nan"), "allowed": None, "told": "no launch"}
+    lines = [
+        {"trial": "bfloat16, T = 65"},
+        {"trial": "bfloat16, T = 65", "seconds": 1.0, "findings": [right, far, failed]},
+        {"trial": "bfloat16, T = 1"},
+    ]
+    share.log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = [
+        "triton, T = 65, state W: error nan, allowed 1.0e-02",
+        "triton, T = 65, run: no launch",
+    ]
+    assert shares.wrong(share, shares.CUT) == found
+    assert shares.wrong(share, "done") == ["bfloat16, T = 1: no process came back from it", *found]
+    first = "some bfloat16: FAILED, 1 trials, 2 numbers compared, 1 s"
+    assert shares.told(share, shares.CUT) == [first, *(f"  {line}" for line in found)]
 
 
 def test_a_process_that_ends_is_told(folder: Path, tmp_path: Path) -> None:
@@ -122,7 +162,7 @@ def test_a_process_that_ends_is_told(folder: Path, tmp_path: Path) -> None:
     module.write_text("import os\nos.kill(os.getpid(), 11)\n", encoding="utf-8")
     done = command(broken / "gpu.py", "verify", "mamba2", "--processes", "2")
     assert done.returncode == 4
-    assert done.stdout == "mamba2: FAILED, its process ended with -11\n"
+    assert done.stdout.count("ended with -11: , 0 trials, 0 numbers compared") == 3
 
 
 def one(name: str, ways: dict[str, dict[str, float]], **row: Any) -> dict[str, Any]:

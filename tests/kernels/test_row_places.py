@@ -63,7 +63,7 @@ def texts(name: str, width: int) -> dict[str, str]:
 def test_no_product_of_a_threads_high_bits(compiler) -> None:
     found = compiler(texts, name="dpfp", width=128)
     assert "chunk_parallel" in found
-    assert {name: masked_products(text) for name, text in found.items()} == {name: [] for name in found}
+    assert not {name: wrong for name, text in found.items() if (wrong := masked_products(text))}
 
 
 def test_such_a_product_is_seen() -> None:
