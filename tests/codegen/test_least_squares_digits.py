@@ -44,7 +44,7 @@ def test_chunks_are_as_near_as_tokens(decay: str, features: str) -> None:
     case = Case("drawn", {"q": q, "k": k, "v": v, "log_gamma": DECAYS[decay](generator)}, {}, {})
 
     def found(dtype: torch.dtype, form: str = "recurrent", rows: int | None = None) -> Any:
-        return compared.everything(rule, case, form, dtype, torch.float32, rows)
+        return compared.everything(rule.operator, case, form, dtype, torch.float32, rows)
 
     exact, own = compared.known(found, torch.float32)
     for rows in (16, 64):

@@ -58,7 +58,7 @@ def apart(rule: Any, gamma: float | None) -> dict[str, tuple[float, float]]:
     case = Case("drawn", arguments, {}, {})
 
     def found(dtype: torch.dtype, form: str = "recurrent", rows: int | None = None) -> Any:
-        return compared.everything(rule, case, form, dtype, torch.float32, rows)
+        return compared.everything(rule.operator, case, form, dtype, torch.float32, rows)
 
     exact, own = compared.known(found, torch.float32)
     parts: dict[str, Tensor] = found(torch.float32, "triton", 64)

@@ -210,7 +210,7 @@ FEW_PARALLEL, FEW_SCANNED = 2_048, 256
 a multiprocessor took less time than one of eight whatever they spilled, up to half of it; but it
 does not know that the first-level cache holds no more than so much of what they spill: on an H200
 ``kda``'s kernel of 32 rows, with 2.6 KB, took 15.2 ms where that of 16 rows, with less than 2 KB,
-took 6.8 (``benchmarks/results/h200.json``). A scan of 64 channels took less than two of 32."""
+took 6.8 (``benchmarks/results/gpu/h200.json``). A scan of 64 channels took less than two of 32."""
 
 WORTH = 8
 """How many times less a thread has to spill with twice the warps, for a program that then has a
