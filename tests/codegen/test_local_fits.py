@@ -30,7 +30,7 @@ def errors(spec: dict[str, Any], q: Tensor, k: Tensor, v: Tensor) -> dict[str, t
     case = Case("drawn", {"q": q, "k": k, "v": v}, {}, {})
 
     def found(dtype: torch.dtype, form: str = "recurrent", rows: int | None = None) -> Any:
-        return compared.everything(rule, case, form, dtype, torch.float32, rows)
+        return compared.everything(rule.operator, case, form, dtype, torch.float32, rows)
 
     exact, own = compared.known(found, torch.float32)
     parts = found(torch.float32, "chunk", 32)

@@ -26,7 +26,7 @@ def test_gradients_are_as_near_as_tokens(loss: str) -> None:
     case = Case("drawn", {"q": q, "k": k, "v": v, "delta": delta}, {}, {})
 
     def found(dtype: torch.dtype, form: str = "recurrent", rows: int | None = None) -> Any:
-        return compared.everything(rule, case, form, dtype, torch.float32, rows)
+        return compared.everything(rule.operator, case, form, dtype, torch.float32, rows)
 
     exact, own = compared.known(found, torch.float32)
     parts = found(torch.float32, "chunk", 64)
