@@ -94,15 +94,18 @@ def run(folder: Path, specs: Iterable[str], dtypes: Iterable[str], processes: in
         seconds: float, command: Callable[[Share], list[str]]) -> int:  # fmt: skip
     """Check specs in several processes at once, for so many seconds; print what was found.
 
-    Returns 4 where anything is wrong, or was not done in time.
+    Logs of an earlier run, maybe of other code or another device, are taken away first. Returns 4 where anything is wrong, or was not done in time.
     """
     late = time.monotonic() + seconds
     shares = [Share(folder, spec, dtype) for dtype in dtypes for spec in specs]
+    for share in shares:
+        share.log.unlink(missing_ok=True)
     with ThreadPoolExecutor(processes) as threads:
         ends = list(threads.map(lambda share: _until(share, late, command(share)), shares))
     for spec in dict.fromkeys(share.spec for share in shares):
-        own = [end for share, end in zip(shares, ends, strict=True) if share.spec == spec]
-        if set(dtypes) == set(DTYPES) and all(end == "done" for end in own):
+        own = [(x, end) for x, end in zip(shares, ends, strict=True) if x.spec == spec]
+        whole = all(end == "done" and not lost(x.lines()) for x, end in own)
+        if set(dtypes) == set(DTYPES) and whole:
             ended(Share(folder, spec, ""))
     for share, end in zip(shares, ends, strict=True):
         print(*told(share, end), sep="\n", flush=True)
@@ -132,13 +135,18 @@ CUT = "cut short"
 """What is told of a share that there was no time to end: its last trial may be in its midst."""
 
 
+def lost(lines: list[dict[str, Any]]) -> list[str]:
+    """List the trials that no process came back from: nothing is recorded of a spec with one."""
+    done = {line["trial"] for line in lines if "findings" in line}
+    return [name for name in dict.fromkeys(line["trial"] for line in lines) if name not in done]
+
+
 def wrong(share: Share, end: str) -> list[str]:
     """List what a share's log says is wrong: an error beyond what is allowed, a run that failed, a
     trial that no process came back from."""
     lines = share.lines()
-    done = {line["trial"] for line in lines if "findings" in line}
-    begun = dict.fromkeys(line["trial"] for line in (lines[:-1] if end == CUT else lines))
-    found = [f"{name}: no process came back from it" for name in begun if name not in done]
+    begun = lost(lines[:-1] if end == CUT else lines)
+    found = [f"{name}: no process came back from it" for name in begun]
     for line in lines:
         for x in line.get("findings", ()):
             beyond = x["allowed"] is not None and not x["error"] <= x["allowed"]
