@@ -94,7 +94,8 @@ def run(folder: Path, specs: Iterable[str], dtypes: Iterable[str], processes: in
         seconds: float, command: Callable[[Share], list[str]]) -> int:  # fmt: skip
     """Check specs in several processes at once, for so many seconds; print what was found.
 
-    Logs of an earlier run, maybe of other code or another device, are taken away first. Returns 4 where anything is wrong, or was not done in time.
+    Logs of an earlier run, maybe of other code or another device, are taken away first.
+    Returns 4 where anything is wrong, or was not done in time.
     """
     late = time.monotonic() + seconds
     shares = [Share(folder, spec, dtype) for dtype in dtypes for spec in specs]
