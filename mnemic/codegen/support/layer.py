@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from . import kept_in, pool, step
+from .arguments import fail
 from .block import Block, Learned, Sizes
 from .convolution import Counted
 from .documents import Documents
@@ -131,6 +132,15 @@ class MemoryLayer(SequenceLayer):
         return {name: widened(x) for name, x in self.start.items()}
 
     # -- calls ------------------------------------------------------------------------------
+
+    def _check(self, x: Tensor, state: Any, mask: Tensor | None, cu_seqlens: Tensor | None) -> None:
+        super()._check(x, state, mask, cu_seqlens)
+        needed = [*self.rule.state, *(["convolution"] if self.block.convolution else [])]
+        needed += ["tokens"] if self.block.rotary else []
+        missing = [name for name in needed if name not in state] if state else []
+        if missing:
+            shown = f"read {', '.join(state)}; missing: {', '.join(missing)}"
+            raise fail(self.signature, f"state: {shown}; an earlier call of this layer gave all")
 
     def rows(
         self, x: Tensor, state: Mapping[str, Tensor], lengths: Tensor | None, form: str

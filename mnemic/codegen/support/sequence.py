@@ -262,6 +262,9 @@ class SequenceLayer(Pickled, nn.Module):
             raise fail(told, f"x: {not_a_tensor(x)}")
         if x.ndim != 3 or x.shape[2] != self.dim:
             raise fail(told, f"x: read shape {list(x.shape)}, expected [B, T, {self.dim}]")
+        if not x.is_floating_point():
+            hint = "floating-point numbers are needed, such as an embedding's of token numbers"
+            raise fail(told, f"x: read {x.dtype}, {hint}")
         out = getattr(getattr(self, "memory", self), "out", None)
         own = out.weight.dtype if type(out) is nn.Linear else x.dtype
         same = own in (x.dtype, torch.int8, torch.uint8)  # weights of integers cast themselves
