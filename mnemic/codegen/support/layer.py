@@ -13,6 +13,7 @@ from .block import Block, Learned, Sizes
 from .convolution import Counted
 from .documents import Documents
 from .norms import full_precision, rms, widened
+from .owned import check_apart
 from .sequence import SequenceLayer
 from .signature import Signature
 from .sizes import eval_size
@@ -202,6 +203,7 @@ class MemoryLayer(SequenceLayer):
         if kernel is None or (indices is not None and not step.pooled(kernel, state)):
             return super().advance(x_t, state, indices=indices, form=form)
         kept_in.check_kept(self.signature, state)
+        check_apart(self.signature, state, self.params())
         if indices is not None:
             pool.check(self.signature, state, indices, x.shape[0])
             places = pool.Places.of(indices)

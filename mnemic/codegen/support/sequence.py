@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from . import boundaries, kept, kept_in, packing, pool, positions
 from .arguments import check_masks, fail, not_a_tensor, one_of
 from .outside import outside_graphs
+from .owned import check_apart, owned
 from .pickled import Pickled
 from .placed import check_placed
 from .signature import Signature
@@ -59,6 +60,10 @@ class SequenceLayer(Pickled, nn.Module):
     def period(self) -> int:
         """Tokens after which the layer does the same again: its anchor's, or a segment's."""
         return int(self.rule.signature.anchor)
+
+    def params(self) -> States:
+        """Return what a deep memory starts from, by its matrices' names, [H, rows, columns]."""
+        raise NotImplementedError
 
     def at_most(self, tokens: int) -> int:
         """Return so many tokens, or as many as a sequence may have."""
@@ -119,7 +124,10 @@ class SequenceLayer(Pickled, nn.Module):
             y, after = self.rows(x, state, None, form)
         else:
             y, after = self._padded(x, state, mask, form, ending=output_state or host_reads())
-        told = (kept_in.rounded(self.signature, after, state_dtype),) if output_state else ()
+        told: tuple[States, ...] = ()
+        if output_state:
+            after = owned(self.signature, after, state)
+            told = (kept_in.rounded(self.signature, after, state_dtype),)
         if states_at is not None:
             told = (*told, kept_in.rounded(self.signature, between, state_dtype))
         return (y, *told) if told else y
@@ -217,6 +225,7 @@ class SequenceLayer(Pickled, nn.Module):
         if indices is not None:
             return self._advanced(x_t, state, indices, form)
         kept_in.check_kept(self.signature, state)
+        check_apart(self.signature, state, self.params())
         with torch.no_grad():
             y, after = self.step(x_t, state, form=form)
             for name, x in after.items():
