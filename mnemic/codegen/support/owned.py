@@ -27,10 +27,9 @@ def owned(
     found = {}
     for name, x in states.items():
         held, needed = x.untyped_storage().nbytes(), x.numel() * x.element_size()
-        if _memory(x) in seen or not needed <= held <= 2 * needed:
-            x = x.clone(memory_format=torch.contiguous_format)
-        seen.add(_memory(x))
-        found[name] = x
+        alone = _memory(x) not in seen and needed <= held <= 2 * needed
+        found[name] = x if alone else x.clone(memory_format=torch.contiguous_format)
+        seen.add(_memory(found[name]))
     return found
 
 

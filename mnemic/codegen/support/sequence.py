@@ -61,10 +61,6 @@ class SequenceLayer(Pickled, nn.Module):
         """Tokens after which the layer does the same again: its anchor's, or a segment's."""
         return int(self.rule.signature.anchor)
 
-    def params(self) -> States:
-        """Return what a deep memory starts from, by its matrices' names, [H, rows, columns]."""
-        raise NotImplementedError
-
     def at_most(self, tokens: int) -> int:
         """Return so many tokens, or as many as a sequence may have."""
         return int(self.rule.signature.at_most(tokens))
