@@ -116,8 +116,21 @@ def _by_parity(signal: Any) -> Any:
     if vanishes(right - left):
         return right.subs(size, sp.Abs(sym.e))
     if vanishes(right + left):
-        return sp.sign(sym.e) * right.subs(size, sp.Abs(sym.e))
+        return _odd(right, size)
     return signal
+
+
+def _odd(right: Any, size: Any) -> Any:
+    """Return an odd function of e from its positive branch: e g(|e|), where g is a number at zero.
+
+    sign(e) f(|e|) is the same but for its slope at zero, which is none to automatic
+    differentiation; where f is steep there, or jumps, or is flat, it may stay.
+    """
+    gain = sp.cancel(right / size)
+    at_zero = gain.subs(size, 0)
+    if at_zero.is_finite is not False and not at_zero.has(sp.nan) and at_zero != 0:
+        return sym.e * gain.subs(size, sp.Abs(sym.e))
+    return sp.sign(sym.e) * right.subs(size, sp.Abs(sym.e))
 
 
 def bound(signal: Any, slope: Any, radial: Any) -> Any | None:
