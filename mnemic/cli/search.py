@@ -144,8 +144,13 @@ def _work(opened: "Search", jobs: int) -> "Done":
     from mnemic.search.study.worker import work_on
 
     _stoppable()
-    with followed(opened):
-        return work_on(opened, jobs)
+    try:
+        with followed(opened):
+            return work_on(opened, jobs)
+    except KeyboardInterrupt:
+        to_stderr(f"{opened.folder}: what is finished is kept, what was in progress is done again: "
+                  "the same command goes on")  # fmt: skip
+        raise
 
 
 def _stoppable() -> None:

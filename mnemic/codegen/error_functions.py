@@ -6,6 +6,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen.builder import Builder
+from mnemic.codegen.guards import TINY
 from mnemic.codegen.implicit_error import at_roots, declare_roots
 from mnemic.codegen.torch_printer import print_torch
 from mnemic.compiler import symbols as sym
@@ -58,6 +59,7 @@ def error_functions(b: Builder, roles: dict[str, str]) -> ErrorFunction:
     parts = [sp.expand(z) if z.has(sym.v) else z for z in parts]
     of_residual = not any(z.has(sym.v) for z in parts)
     signal, slope, radial = parts if of_residual else (error.signal, error.slope, error.radial)
+    slope = _at_value(slope, sym.e if of_residual else sym.y - sym.v)
     found: dict[str, str] = b.row_coefficients(signal)
     if signal.has(sym.kappa):
         rows = b.plan.axes(roles["value"])[:-1]
@@ -84,6 +86,19 @@ def error_functions(b: Builder, roles: dict[str, str]) -> ErrorFunction:
     )
     value = () if of_residual else (roles["value"],)
     return ErrorFunction(of_residual, (*value, *arguments.values()))
+
+
+def _at_value(slope: Any, residual: Any) -> Any:
+    """Return a slope that is 0 where a prediction meets its value, if it is infinite there.
+
+    So does automatic differentiation of the root that the error is, which is flat below ``TINY``;
+    and 1/√TINY in its place would make gradients no numbers.
+    """
+    met, slope = (sym.e, 0) if residual == sym.e else (sym.y, sym.v), sp.sympify(slope)
+    roots = (p for p in slope.atoms(sp.Pow) if p.exp.is_negative is not False)
+    if slope.subs(*met).is_finite or not any(p.base.subs(*met) == 0 for p in roots):
+        return slope
+    return sp.Piecewise((slope, sp.Abs(residual) > sp.Float(TINY)), (0, True))
 
 
 def _adjoint(radial: Any, residual: str) -> str:

@@ -52,6 +52,16 @@ def _fragile(value: Any) -> bool:
     return value.has(sp.log) or any(not (p.exp.is_integer and p.exp.is_positive) for p in powers)
 
 
+def _endless(value: Any, condition: Any) -> bool:
+    """Return whether a branch is infinite, or no number, at a residual of 0 (of one symbol, or of
+    two that are alike), where its condition's opposite holds."""
+    shared = sorted(value.free_symbols & condition.free_symbols, key=str)
+    if not 1 <= len(shared) <= 2:
+        return False
+    met = (shared[-1], sp.Add(*shared[:-1]))
+    return condition.subs(*met) == True and value.subs(*met).is_finite is not True  # noqa: E712
+
+
 def _fraction(product: Any) -> tuple[Any, Any]:
     """Split a product by its own factors into a fraction; exp(−z) stays: 1/exp(z) overflows."""
     above, below = [], []
@@ -276,7 +286,9 @@ class TorchPrinter(StrPrinter):
         if len(rest) > 1:
             other = self._branches(sp.Piecewise(*rest, evaluate=False), like)
         else:
-            other = self._print(rest[0][0])
+            ((last, _),) = rest
+            endless = value != sp.oo and _endless(last, condition)
+            other = self._guarded(last, sp.Not(condition)) if endless else self._print(last)
             other = f"torch.full_like({like}, {other})" if like else other
         return f"torch.where({self._print(condition)}, {self._guarded(value, condition)}, {other})"
 
@@ -285,15 +297,19 @@ class TorchPrinter(StrPrinter):
 
         ``torch.where`` drops what is not taken, but its gradient would be 0·∞.
         """
-        shared = value.free_symbols & condition.free_symbols
-        if len(shared) != 1 or not value.has(sp.log, sp.Pow) or not _fragile(value):
+        shared = sorted(value.free_symbols & condition.free_symbols, key=str)
+        if not 1 <= len(shared) <= 2 or not value.has(sp.log, sp.Pow) or not _fragile(value):
             return self._print(value)
-        (symbol,) = shared
-        point = next((p for p in POINTS if condition.subs(symbol, p) == True), None)  # noqa: E712
-        if point is None:
+        *others, symbol = shared
+        offset = sp.Add(*others)  # of a residual: the value, beside which there are harmless places
+        places = (offset + p for p in POINTS)
+        place = next((x for x in places if condition.subs(symbol, x) == True), None)  # noqa: E712
+        if place is None:
             return self._print(value)
-        name = self._print(symbol)
-        safe = f"torch.where({self._print(condition)}, {name}, {float(point)})"
+        name, instead = self._print(symbol), self._print(sp.Float(place - offset))
+        if others:
+            instead = f"{self._print(offset)} + {instead}"
+        safe = f"torch.where({self._print(condition)}, {name}, {instead})"
         return TorchPrinter({**self.names, symbol.name: safe})._print(value)
 
     def _print_Heaviside(self, expr: Any) -> str:

@@ -12,7 +12,11 @@ from mnemic.compiler.points import points
 SIZES: Final = tuple(10 ** (p / 4) for p in range(-12, 13))
 """Distances from the value, on either side, at which the error is looked at."""
 
+GRID: Final = tuple(i / 8 for i in range(1, 97))
+"""More distances, close enough together to see an error that falls between two decades."""
+
 VALUES: Final = (0.0, 1.0, 0.37, -1.6)
+MORE: Final = (*VALUES, 2.5, -4.0, 7.0)
 LARGEST: Final = 3.0
 """The largest size of a coefficient that is looked at."""
 ROUNDING: Final = 1e-12
@@ -34,9 +38,10 @@ def falls(
     sample = sampler(signal, [along, sym.v, *free])
     coefficients = [*points([_bounded(ranges.get(s, [1.0])) for s in free])]
     sizes = [-1.0, 1.0] if along == sym.y else [1.0]
-    for v, c in product(VALUES, coefficients):
+    alone = along == sym.y and not signal.subs(sym.y, sym.e + sym.v).has(sym.v)
+    for v, c in product(VALUES[:1] if alone else MORE, coefficients):
         offset = v if along == sym.y else 0.0
-        places = sorted(offset + side * size for size in SIZES for side in sizes)
+        places = sorted(offset + side * size for size in (*SIZES, *GRID) for side in sizes)
         found = [(z, sample(z, v, *c)) for z in places]
         seen = [(z, e) for z, e in found if e is not None]
         for (_, before), (z, after) in pairwise(seen):

@@ -26,7 +26,7 @@ from mnemic.hf.refusals import one_line_of
 from mnemic.hf.text_options import TextOptions
 from mnemic.hf.texts import Texts
 from mnemic.models import curve
-from mnemic.models.files import claim, write_json
+from mnemic.models.files import EARLIER, claim, write_json
 from mnemic.models.interrupt import deferred
 from mnemic.models.progress import Progress
 
@@ -231,8 +231,7 @@ def _prepare(run: Path, existing: Existing, identity: dict[str, Any]) -> None:
     known = run / "run.json"
     if claim(run, KIND) and known.is_file():
         if existing == "refuse":
-            told = "holds an earlier run; resume it, replace it, or go elsewhere"
-            raise UsageError(f"{run}: {told}")
+            raise UsageError(f"{run}: {EARLIER}")
         if existing == "replace":
             for path in run.iterdir():
                 if path.is_dir():

@@ -9,12 +9,18 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mnemic.errors import UsageError
 
 MARKER = "mnemic-run.json"
 """The file that says that mnemic wrote a folder."""
+
+EARLIER: Final = (
+    "holds an earlier run: --resume goes on with it, --replace removes it (existing='resume' or "
+    "'replace' in Python); or go elsewhere"
+)
+"""Why a run does not begin in a folder that has one."""
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from mnemic.errors import CheckFailed, UsageError
 from mnemic.models import curve, result
 from mnemic.models.checkpoint import Checkpoint
 from mnemic.models.contract import IGNORED, Batch, Task
-from mnemic.models.files import claim
+from mnemic.models.files import EARLIER, claim
 from mnemic.models.interrupt import deferred
 from mnemic.models.language_model import LanguageModel
 from mnemic.models.progress import Progress, Silent
@@ -314,7 +314,7 @@ def _prepare(folder: Path, existing: Existing) -> None:
         return
     found = [folder / name for name in _OWN_FILES if (folder / name).exists()]
     if found and existing == "refuse":
-        raise UsageError(f"{folder}: holds an earlier run; resume it, replace it, or go elsewhere")
+        raise UsageError(f"{folder}: {EARLIER}")
     for path in found:
         path.unlink()
 

@@ -154,6 +154,44 @@ def test_a_log_tells_what_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert shares.told(share, shares.CUT) == [first, *(f"  {line}" for line in found)]
 
 
+CHECK = """
+import json, os, pathlib, sys
+log, dies = pathlib.Path(sys.argv[1]), sys.argv[2] == "True"
+begun = log.exists()
+with log.open("a") as told:
+    told.write(json.dumps({"trial": "second" if begun else "first"}) + "\\n")
+if dies and not begun:
+    os.kill(os.getpid(), 9)
+found = {"form": "triton", "case": "T = 1", "part": "output", "error": 0, "allowed": 1, "told": ""}
+with log.open("a") as told:
+    line = {"trial": "second" if begun else "first", "seconds": 1, "findings": [found]}
+    told.write(json.dumps(line) + "\\n")
+"""
+"""A process that does a trial, or takes the first one down with it."""
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_spec_is_recorded_only_if_a_process_came_back_from_every_trial(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, dies: bool
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from on_gpu import shares
+
+    recorded: list[str] = []
+    monkeypatch.setattr(shares, "ended", lambda share: recorded.append(share.spec))
+    old = shares.Share(tmp_path, "some", "float16")
+    old.log.write_text(json.dumps({"trial": "of another device"}) + "\n")
+
+    def process(share: shares.Share) -> list[str]:
+        return [sys.executable, "-c", CHECK, str(share.log), str(dies)]
+
+    code = shares.run(tmp_path, ["some"], shares.DTYPES, 2, 60.0, process)
+    assert (code, recorded) == ((4, []) if dies else (0, ["some"]))
+    trials = ["first", "second", "second"] if dies else ["first", "first"]
+    assert [line["trial"] for line in old.lines()] == trials
+    assert shares.lost(old.lines()) == (["first"] if dies else [])
+
+
 def test_a_process_that_ends_is_told(folder: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     shutil.copytree(folder, broken)

@@ -276,6 +276,15 @@ def test_a_rule_that_no_code_is_written_for_is_derived_and_told_of(mnemic, tmp_p
     assert (refused.code, refused.err) == (3, f"{reason}\n")
 
 
+def test_why_a_rule_is_not_compiled_is_told_once(mnemic, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("mnemic: 1\nname: mine\nretention: {local: {bregman: w**3}}\n")
+    done = mnemic("check", path)
+    assert done.out.count("no memory inside the domain minimises the problem") == 1
+    (entry,) = mnemic("check", path, "--json").json["specs"]
+    assert (len(entry["refused"]), entry["warnings"]) == (1, [])
+
+
 def test_reasons_hold_readable_mathematics(mnemic, tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("mnemic: 1\nname: mine\nkeys: {erase: own}\nbias: {expr: 'e**4/4'}\n")

@@ -8,7 +8,7 @@ from shutil import copytree
 import pytest
 
 from mnemic.cli.search import _arguments
-from mnemic.search.study import budget
+from mnemic.search.study import budget, worker
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "search"
 
@@ -151,6 +151,18 @@ def test_a_leaderboard_in_one_block(mnemic, space, tmp_path):
     other = (*names, "--block", "deltanet", "--run", board, "--seeds", "3", "--report")
     refused = mnemic("leaderboard", space, *other)
     assert (refused.code, "differs in spec.block" in refused.err) == (2, True)
+
+
+def test_an_interrupted_search_says_how_it_goes_on(mnemic, space, tmp_path, monkeypatch):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(worker, "work_on", stopped)
+    run = tmp_path / "run"
+    done = mnemic("search", space, "--run", run)
+    assert (done.code, done.out) == (130, "")
+    told = f"mnemic: {run}: what is finished is kept, what was in progress is done again: "
+    assert done.err.endswith(f"{told}the same command goes on\nmnemic: interrupted\n")
 
 
 def test_a_search_in_one_block_is_another_study(mnemic, space, tmp_path):

@@ -46,7 +46,7 @@ def test_an_earlier_run(mnemic):
     assert mnemic("train", "deltanet", *TINY, "--run", "r").code == 0
     done = mnemic("train", "deltanet", *TINY, "--run", "r")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "mnemic: r: holds an earlier run; resume it, replace it, or go elsewhere\n"
+    assert done.err.startswith("mnemic: r: holds an earlier run: --resume goes on with it, --rep")
     assert mnemic("train", "deltanet", *TINY, "--run", "r", "--replace").code == 0
 
 

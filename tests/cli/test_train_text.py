@@ -63,7 +63,7 @@ def test_a_run_goes_on_and_a_tokenizer_is_trained(mnemic, tmp_path):
     assert mnemic(*told).code == 0
     config = json.loads((tmp_path / "r" / "model" / "config.json").read_text())
     assert 257 < config["vocab_size"] <= 280
-    assert "holds an earlier run; resume it, replace it" in mnemic(*told).err
+    assert "holds an earlier run: --resume goes on with it" in mnemic(*told).err
     assert mnemic(*told, "--resume").code == 0
 
 

@@ -227,6 +227,30 @@ def test_a_layer_says_which_dtype_it_has(name: str) -> None:
     assert layer.bfloat16()(x.bfloat16()).dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize("name", ["gated-deltanet", "titans-mac"])
+def test_a_layer_says_that_token_numbers_are_no_vectors(name: str) -> None:
+    layer, x = mnemic.compile(name).layer(16, heads=2), torch.randint(9, (1, 3, 16))
+    with pytest.raises(ValueError, match=r"x: read torch.int64, floating-point .* embedding's"):
+        layer(x)
+
+
+def test_a_layer_refuses_a_state_that_is_not_whole() -> None:
+    """What lacks in it would start anew without a word: here what the convolution saw."""
+    layer, x = mnemic.compile("gated-deltanet").layer(16, heads=2), torch.randn(1, 3, 16)
+    _, state = layer(x, output_state=True)
+    whole = "; an earlier call of this layer gave all"
+    with pytest.raises(ValueError, match=f"state: read W; missing: convolution{whole}"):
+        layer(x, state={"W": state["W"]})
+    with pytest.raises(ValueError, match=f"state: read convolution; missing: W{whole}"):
+        layer.step(x[:, 0], {"convolution": state["convolution"]})
+    turned = mnemic.compile({"mnemic": 1, "name": "turned", "block": {"rotary": True}}).layer(16)
+    _, state = turned(x, output_state=True)
+    del state["tokens"]
+    with pytest.raises(ValueError, match=f"missing: tokens{whole}"):
+        turned(x, state=state)
+    assert layer(x, state={}).shape == x.shape  # an empty one is a document's start
+
+
 def test_layers_and_rules_print_their_names_and_sizes() -> None:
     rule = mnemic.compile("gated-deltanet")
     layer = rule.layer(16, heads=2, value_dim=4)

@@ -1,4 +1,5 @@
-"""Kinks of a generator: where ∇R jumps no memory tells the dual that it came from."""
+"""Kinks of a generator, where ∇R jumps and no memory tells the dual that it came from; and losses
+that jump, which no gradient sees."""
 
 from typing import Any
 
@@ -6,7 +7,10 @@ import pytest
 import sympy as sp
 
 from mnemic import pipeline
+from mnemic.compiler.explain import broken
+from mnemic.compiler.explain.explanation import warned
 from mnemic.compiler.jumps import jump
+from mnemic.dsl.catalogue import names
 from mnemic.errors import InvalidSpec
 
 w, b = sp.Symbol("w", real=True), sp.Symbol("b", real=True)
@@ -46,3 +50,33 @@ def test_a_memory_that_starts_from_its_own_gradient_has_no_kink() -> None:
         with pytest.raises(InvalidSpec, match=r"sign\(w\)/3 jumps at w = 0.* view: ftrl") as told:
             pipeline.derive({**spec, "retention": {**KINKED, **more}})
         assert told.value.issues[0].where == "retention.local.bregman"
+
+
+@pytest.mark.parametrize(
+    ("loss", "told"),
+    [
+        ("where(e > 1, e**2/2 + 1, e**2/2)", "ŷ − v = 1.00. No gradient"),
+        ("heaviside(e - 1) + e**2/2", "ŷ − v = 1.00. No gradient"),
+        ("where(n > 2, n, n**2)", "‖ŷ − v‖ = 2.00. No gradient"),
+        ("where(y > 1/2, 1, 0) + e**2/2", "ŷ = 0.500, with v = 0.7. No gradient"),
+        ("where(y > 1/2, v*y, y)", "ŷ = 0.500, with v = 0.7. No gradient"),
+    ],
+)
+def test_a_loss_that_jumps_is_told(loss: str, told: str) -> None:
+    rule = pipeline.derive({"name": "jumps", "bias": {"expr": loss}})
+    said = broken.warning(rule)
+    assert said is not None
+    assert told in said
+    assert said in warned(rule)
+
+
+@pytest.mark.parametrize("loss", [
+    "where(abs(e) > 1, abs(e) - 1/2, e**2/2)", "abs(e)**1.5", "log(abs(e) + 1)", "round(e)**2/2",
+    "where(n > 1, n - 1/2, n**2/2)", "max(e, -3*e)", "relu(abs(e) - 0.1)**2",
+])  # fmt: skip
+def test_a_loss_that_bends_is_not(loss: str) -> None:
+    assert broken.warning(pipeline.derive({"name": "bends", "bias": {"expr": loss}})) is None
+
+
+def test_no_packaged_loss_jumps() -> None:
+    assert [name for name in names() if broken.warning(pipeline.derive(name))] == []

@@ -171,7 +171,7 @@ def test_numbers_that_are_not_finite_end_a_run_and_keep_the_last_checkpoint(tmp_
 @pytest.mark.full
 def test_what_may_not_be_continued(tmp_path: Path) -> None:
     ran(tmp_path / "r", Told(), steps=2)
-    with pytest.raises(UsageError, match=r"r: holds an earlier run; resume it, replace it, or go"):
+    with pytest.raises(UsageError, match=r"r: holds an earlier run: --resume goes on with it"):
         ran(tmp_path / "r", Told(), steps=2)
     with pytest.raises(UsageError, match=r"r: cannot resume, the run there differs in its options"):
         ran(tmp_path / "r", Told(), "resume", lr=1.0, steps=2)

@@ -147,8 +147,10 @@ class Function:
     def __init__(self, ttgir: str) -> None:
         self.compiled = SimpleNamespace(hash=ttgir, asm={"ttgir": ttgir})
         self.launches: list[dict] = []
+        self.asked = 0
 
     def warmup(self, *arguments, grid, **options) -> SimpleNamespace:
+        self.asked += 1
         return self.compiled
 
     def __getitem__(self, grid):
@@ -175,6 +177,24 @@ def test_a_launch_keeps_clear_of_the_fault(
     with expected:
         starting.begin(function, (1,), [torch.zeros(1)], {"num_warps": 8, "num_stages": 1})
     assert function.launches == [{"num_warps": warps, "num_stages": 1}]
+
+
+def test_what_a_kernel_meets_is_asked_once_for_launches_alike(monkeypatch) -> None:
+    """A launch whose kernel Triton would compile anew is another one."""
+    monkeypatch.setattr(versions, "faulty", lambda device: True)
+    function, options = Function(TURNED.replace("tt.trans", "tt.load")), {"num_warps": 4}
+    x = torch.zeros(64)
+    alike = ([x, 32, None], [torch.ones(64), 48, None])
+    others = ([x[1:], 32, None], [x.double(), 32, None], [x, 1, None], [x, 3, None],
+              [x, 2**31, None], [x, 32, x])  # fmt: skip
+    for count, given in enumerate((alike[0], *others), 1):
+        starting.begin(function, (1,), list(given), options)
+        assert function.asked == count
+    starting.begin(function, (1,), list(alike[1]), options)
+    assert function.asked == count
+    starting.begin(function, (1,), list(alike[1]), {"num_warps": 8})
+    assert function.asked == count + 1
+    assert len(function.launches) == count + 2
 
 
 def test_what_kernels_ask_for(interpreter) -> None:

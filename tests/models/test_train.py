@@ -181,7 +181,7 @@ def test_a_foreign_folder_is_left_alone(model: LanguageModel, tmp_path: Path) ->
 def test_an_earlier_run_is_refused_or_replaced(model: LanguageModel, tmp_path: Path) -> None:
     options = replace(OPTIONS, steps=1)
     train(model, TASK, options, tmp_path)
-    with pytest.raises(UsageError, match="holds an earlier run; resume it, replace it"):
+    with pytest.raises(UsageError, match="holds an earlier run: --resume goes on"):
         train(model, TASK, options, tmp_path)
     assert train(model, TASK, options, tmp_path, existing="replace").steps == 1
 

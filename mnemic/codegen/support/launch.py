@@ -17,7 +17,7 @@ from .configuration import LEANEST, Configuration
 from .fused import LANES, PRECISIONS, Cutting, Held, Kernel, Stored, sizes_of, swept_always
 from .narrower import leaner, of_gradient, settled
 from .place import Place
-from .sizes import power_of_two
+from .sizes import power_of_two, specialised
 from .stack import stack_of
 from .starting import begin
 
@@ -165,7 +165,7 @@ class Launch:
         """Return what launches have in common whose kernels are compiled once."""
         return (
             self.kernel.forward, *(x.dtype for x in self.rows),
-            _specialised(int(self.total)), _specialised(int(self.heads)), self.positions is None,
+            specialised(int(self.total)), specialised(int(self.heads)), self.positions is None,
             self.bounds is None, place.anchor, place.wanted, swept_always(),
         )  # fmt: skip
 
@@ -442,11 +442,6 @@ class Launch:
 def _any_length(rows: list[Tensor]) -> bool:
     """Return whether sizes of arguments stand for all numbers, in a graph that is traced."""
     return any(isinstance(size, torch.SymInt) for x in rows for size in x.shape[:3])
-
-
-def _specialised(number: int) -> tuple[bool, bool, bool]:
-    """Return what Triton compiles anew for: a number's being 1, a multiple of 16, of 32 bits."""
-    return number == 1, number % 16 == 0, number < 2**31
 
 
 def _real(dtype: torch.dtype) -> torch.dtype:

@@ -8,10 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from . import kept_in, pool, step
+from .arguments import fail
 from .block import Block, Learned, Sizes
 from .convolution import Counted
 from .documents import Documents
 from .norms import full_precision, rms, widened
+from .owned import check_apart
 from .sequence import SequenceLayer
 from .signature import Signature
 from .sizes import eval_size
@@ -132,6 +134,15 @@ class MemoryLayer(SequenceLayer):
 
     # -- calls ------------------------------------------------------------------------------
 
+    def _check(self, x: Tensor, state: Any, mask: Tensor | None, cu_seqlens: Tensor | None) -> None:
+        super()._check(x, state, mask, cu_seqlens)
+        needed = [*self.rule.state, *(["convolution"] if self.block.convolution else [])]
+        needed += ["tokens"] if self.block.rotary else []
+        missing = [name for name in needed if name not in state] if state else []
+        if missing:
+            shown = f"read {', '.join(state)}; missing: {', '.join(missing)}"
+            raise fail(self.signature, f"state: {shown}; an earlier call of this layer gave all")
+
     def rows(
         self, x: Tensor, state: Mapping[str, Tensor], lengths: Tensor | None, form: str
     ) -> tuple[Tensor, States]:
@@ -192,6 +203,7 @@ class MemoryLayer(SequenceLayer):
         if kernel is None or (indices is not None and not step.pooled(kernel, state)):
             return super().advance(x_t, state, indices=indices, form=form)
         kept_in.check_kept(self.signature, state)
+        check_apart(self.signature, state, self.params())
         if indices is not None:
             pool.check(self.signature, state, indices, x.shape[0])
             places = pool.Places.of(indices)

@@ -16,6 +16,7 @@ from .diverged import check_output
 from .documents import Documents
 from .launched import TILE, form_of, tracked
 from .outside import outside_graphs
+from .owned import owned
 from .pickled import by_name
 from .placed import refusing_places
 from .positions import emptied, live_alone, live_first, put_back, taken
@@ -153,7 +154,10 @@ class Operator:
             out, final = call.batch(vectors, state)
         if debugging() and host_reads():
             check_output(self.signature, out)
-        told = kept_in.rounded(self.signature, final, state_dtype) if output_final_state else None
+        told = None
+        if output_final_state:
+            final = owned(self.signature, final, vectors, initial_state or {}, params)
+            told = kept_in.rounded(self.signature, final, state_dtype)
         if states_at is None:
             return out.to(dtype), told
         return out.to(dtype), told, kept_in.rounded(self.signature, between, state_dtype)
@@ -169,8 +173,10 @@ class Operator:
         vectors = {"q": q, "k": k, "v": v, **self._inside(coefficients)}
         if v.dtype in (torch.float16, torch.bfloat16):
             vectors = {name: x.float() for name, x in vectors.items()}
-        call = _Call(self, "auto", None, params or {})
-        return Run(call, vectors, {}).before({name: x[:, :0] for name, x in vectors.items()})
+        params = params or {}
+        run = Run(_Call(self, "auto", None, params), vectors, {})
+        found = run.before({name: x[:, :0] for name, x in vectors.items()})
+        return owned(self.signature, found, vectors, params)
 
     def _inside(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return arguments by their names in the forms."""

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from . import boundaries, kept, kept_in, packing, pool, positions
 from .arguments import check_masks, fail, not_a_tensor, one_of
 from .outside import outside_graphs
+from .owned import check_apart, owned
 from .pickled import Pickled
 from .placed import check_placed
 from .signature import Signature
@@ -119,7 +120,10 @@ class SequenceLayer(Pickled, nn.Module):
             y, after = self.rows(x, state, None, form)
         else:
             y, after = self._padded(x, state, mask, form, ending=output_state or host_reads())
-        told = (kept_in.rounded(self.signature, after, state_dtype),) if output_state else ()
+        told: tuple[States, ...] = ()
+        if output_state:
+            after = owned(self.signature, after, state)
+            told = (kept_in.rounded(self.signature, after, state_dtype),)
         if states_at is not None:
             told = (*told, kept_in.rounded(self.signature, between, state_dtype))
         return (y, *told) if told else y
@@ -217,6 +221,7 @@ class SequenceLayer(Pickled, nn.Module):
         if indices is not None:
             return self._advanced(x_t, state, indices, form)
         kept_in.check_kept(self.signature, state)
+        check_apart(self.signature, state, self.params())
         with torch.no_grad():
             y, after = self.step(x_t, state, form=form)
             for name, x in after.items():
@@ -262,6 +267,9 @@ class SequenceLayer(Pickled, nn.Module):
             raise fail(told, f"x: {not_a_tensor(x)}")
         if x.ndim != 3 or x.shape[2] != self.dim:
             raise fail(told, f"x: read shape {list(x.shape)}, expected [B, T, {self.dim}]")
+        if not x.is_floating_point():
+            hint = "floating-point numbers are needed, such as an embedding's of token numbers"
+            raise fail(told, f"x: read {x.dtype}, {hint}")
         out = getattr(getattr(self, "memory", self), "out", None)
         own = out.weight.dtype if type(out) is nn.Linear else x.dtype
         same = own in (x.dtype, torch.int8, torch.uint8)  # weights of integers cast themselves

@@ -1,17 +1,19 @@
 """Starting a kernel, clear of what this version of Triton compiles wrongly."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
 
 import torch
 
 from . import interpreted, versions
 from .patterns import turned_accumulators
+from .sizes import specialised
 
 WITHOUT_GROUPS: Final = 2
 """Warps of a program that has no warp groups: its products take other instructions."""
 
-_turned: dict[str, bool] = {}
+_turned: dict[Hashable, bool] = {}
+"""Whether a launch meets a product that is wrong, by all that Triton compiles a kernel anew for."""
 
 
 def begin(
@@ -51,7 +53,18 @@ def clear_of_faults(
 def _meets(
     function: Any, grid: tuple[int, ...], arguments: Sequence[Any], options: Mapping[str, Any]
 ) -> bool:
-    compiled = function.warmup(*arguments, grid=grid, **options)
-    if compiled.hash not in _turned:
-        _turned[compiled.hash] = turned_accumulators(compiled.asm["ttgir"]) > 0
-    return _turned[compiled.hash]
+    key = (function, versions.offline(), *map(_kind, arguments), *options.items())
+    if key not in _turned:  # asking Triton takes as long as the launch itself
+        compiled = function.warmup(*arguments, grid=grid, **options)
+        _turned[key] = turned_accumulators(compiled.asm["ttgir"]) > 0
+    return _turned[key]
+
+
+def _kind(x: Any) -> Hashable:
+    """Return what Triton tells an argument's kernels apart by: a tensor's type and whether it is
+    aligned, a number's being 1, a multiple of 16, of 32 bits."""
+    if isinstance(x, torch.Tensor):
+        return x.dtype, x.data_ptr() % 16 == 0
+    if type(x) is int:
+        return specialised(x)
+    return type(x), x

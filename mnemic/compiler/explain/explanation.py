@@ -10,6 +10,7 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain import (
     at_zero,
     beginning,
+    broken,
     even,
     flat,
     idle,
@@ -115,6 +116,7 @@ def warned(rule: Rule) -> tuple[str, ...]:
         still.warning(rule),
         unbounded.warning(rule),
         steep.warning(rule),
+        broken.warning(rule),
         flat.warning(rule),
         even.warning(rule),
         pace(rule),
