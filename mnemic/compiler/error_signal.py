@@ -156,6 +156,8 @@ def bound(signal: Any, slope: Any, radial: Any) -> Any | None:
     steepness = Steepness(parts[:2])
     peak = max(*sizes[8:-8], *(steepness.peak(v) for v in steepness.values(VALUES)))
     far = max(steepness.peak(v) for v in steepness.values(FAR))
+    if math.isinf(peak):
+        return sp.oo
     apart = signal.has(sym.n) and couples(signal)  # one coordinate may be small where n is not
     grows = max(sizes) > 2 * peak + 1e-12 or _jumps(sample, peak)
     grows = grows or far > 2 * peak + 1e-12

@@ -29,7 +29,7 @@ def check(problem: Problem, error: ErrorSignal) -> None:
     """Raise ``InvalidSpec`` for infinite expressions, losses that are not real or constant, and
     coefficients that fall below the range in which what they stand in has a meaning."""
     found = [*_infinite(problem)] or [
-        *_of_loss(problem, error), *_of_start(problem), *outside(problem)
+        *_of_loss(problem, error), *_of_features(problem), *_of_start(problem), *outside(problem)
     ]  # fmt: skip
     if found:
         raise InvalidSpec(found)
@@ -52,6 +52,13 @@ def _infinite(problem: Problem) -> Iterator[Issue]:
     for where, expr in places.items():
         if expr is not None and sp.sympify(expr).has(sp.zoo, sp.nan, sp.I):
             yield Issue("comes to an infinite or complex number", where, str(expr), FINITE)
+
+
+def _of_features(problem: Problem) -> Iterator[Issue]:
+    """Yield an issue for a feature map that comes to a constant, as 0*x does."""
+    if problem.features is not None and not sp.sympify(problem.features).has(sym.x):
+        reason = "comes to a constant, so that no key is told from another"
+        yield Issue(reason, "features.expr", problem.spec.features.text)
 
 
 def _of_start(problem: Problem) -> Iterator[Issue]:

@@ -428,10 +428,21 @@ def _growth(function: str, arguments: tuple[_Growth, ...]) -> _Growth:
             bits = first.bits * max(1, last.size, last.scale if first.bits > _ONE_PRIME else 1)
             if 0 < last.least <= 1:
                 return _Growth(bits, first.size + 1, scale)
+            if last.least > 0:
+                return _Growth(bits, _power(first.size, last.size, bits), scale)
         case "square":
             bits = 2 * first.bits
+            return _Growth(bits, _power(first.size, 2, bits), scale)
         case _ if function in _SLOW:
             return _Growth(bits, first.size + 1, scale)
         case _ if function in _EXPONENTIAL:
             bits = max(bits, 1.5 * first.size)
     return _Growth(bits, 2.0 ** min(bits, 1000), scale)
+
+
+def _power(size: float, exponent: float, bits: float) -> float:
+    """Bound the size of a power: by its bits, or by that of its base."""
+    most = 2.0 ** min(bits, 1000)
+    if exponent * math.log2(size + 1) > bits:
+        return most
+    return float(min(most, (size + 1) ** exponent))

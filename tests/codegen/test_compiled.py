@@ -164,6 +164,7 @@ def test_export_of_any_length(spec: str | dict[str, Any]) -> None:
         assert apart(program(x), layer(x)) < 1e-10
 
 
+@pytest.mark.filterwarnings("ignore")  # torch's own, of its own code
 @pytest.mark.full
 def test_export_of_any_length_where_a_multiplier_is_searched_for() -> None:
     """The search is a loop inside the scan of tokens: one on numbers without a gradient, no two of

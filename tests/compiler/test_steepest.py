@@ -47,3 +47,19 @@ def test_an_implicit_step_of_a_loss_that_is_not_convex_is_refused(loss: str) -> 
 def test_an_implicit_step_of_a_convex_loss_is_not(loss: str) -> None:
     spec = {"name": "own", "bias": {"expr": loss}}
     pipeline.derive({**spec, "optimizer": {"method": "implicit", "rate": "token"}})
+
+
+@pytest.mark.parametrize("loss", ["-exp(-(y-8)**2)", "-exp(-((e-3)/4)**2)*20", "exp(e**6)"])
+def test_constants_beside_a_residual_are_no_vast_powers(loss: str) -> None:
+    pipeline.derive({"name": "own", "bias": {"expr": loss}})
+
+
+@pytest.mark.parametrize("loss", ["exp(exp(e**9))", "2**(2**(2**e))", "exp((e-9)**6)"])
+def test_vast_powers_are_refused(loss: str) -> None:
+    with pytest.raises(InvalidSpec, match="may grow past"):
+        pipeline.derive({"name": "own", "bias": {"expr": loss}})
+
+
+def test_a_feature_map_that_comes_to_a_constant_is_refused() -> None:
+    with pytest.raises(InvalidSpec, match=r"features.expr: comes to a constant.*read '0\*x'"):
+        pipeline.derive({"name": "own", "features": {"expr": "0*x"}})
