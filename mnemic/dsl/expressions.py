@@ -442,7 +442,5 @@ def _growth(function: str, arguments: tuple[_Growth, ...]) -> _Growth:
 
 def _power(size: float, exponent: float, bits: float) -> float:
     """Bound the size of a power: by its bits, or by that of its base."""
-    most = 2.0 ** min(bits, 1000)
-    if exponent * math.log2(size + 1) > bits:
-        return most
-    return float(min(most, (size + 1) ** exponent))
+    most: float = min(bits, 1000)
+    return float(2.0 ** min(most, exponent * math.log2(size + 1)))
