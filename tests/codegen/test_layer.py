@@ -204,7 +204,8 @@ def test_grouped_heads() -> None:
 def test_rotary_positions_are_relative() -> None:
     """Tokens that come later see the same, if all that went before lies in the state."""
     made, x = layer("retnet"), sequence(1, 6)
-    before = {"tokens": torch.tensor([100]), "W": torch.zeros(1, 1, DIM, DIM)}
+    _, state = made(x[:, :0], output_state=True)
+    before = {**state, "tokens": torch.tensor([100])}
     close({"y": made(x, state=before)}, {"y": made(x)}, 1e-8)
     with pytest.raises(ValueError, match="rotary positions need an even key_dim; read 5"):
         layer("retnet", key_dim=5)
