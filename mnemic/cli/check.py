@@ -93,8 +93,6 @@ def _checked(source: str, spec: Spec, derive: bool) -> dict[str, Any]:
         told = _derived(spec, derive)
         warnings = [*warned(spec)]
     reasons = uncompiled(spec, source)
-    said = "\n".join(reasons).lower()  # what is not compiled is told as a reason, not twice
-    warnings = [one for one in warnings if one.removesuffix(".").lower() not in said]
     known = {"source": source, "valid": True, "compiles": not reasons, **summary(spec), **told}
     return {**known, "refused": reasons, "warnings": warnings}
 

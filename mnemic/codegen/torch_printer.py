@@ -54,7 +54,7 @@ def _fragile(value: Any) -> bool:
 
 def _endless(value: Any, condition: Any) -> bool:
     """Return whether a branch is infinite, or no number, at a residual of 0 (of one symbol, or of
-    two that are alike), where its condition's opposite holds."""
+    two that are alike), and a condition holds there."""
     shared = sorted(value.free_symbols & condition.free_symbols, key=str)
     if not 1 <= len(shared) <= 2:
         return False
@@ -278,19 +278,26 @@ class TorchPrinter(StrPrinter):
             return f"{self._branches(expr)}.to({like})"
         return self._branches(expr, like)
 
-    def _branches(self, expr: Any, like: str = "") -> str:
-        """Return nested choices; the last number is a tensor like ``like``, if that is given."""
+    def _branches(self, expr: Any, like: str = "", before: Any = sp.false) -> str:
+        """Return nested choices; the last number is a tensor like ``like``, if that is given.
+
+        ``before`` holds where a branch before these is taken.
+        """
         (value, condition), *rest = expr.args
         if condition == True or not rest:  # noqa: E712
             return self._print(value)
+        own = condition
+        if _endless(value, sp.And(condition, before)):  # where none is taken that comes first
+            own = sp.And(condition, sp.Not(before))
+        taken = sp.Or(before, condition)
         if len(rest) > 1:
-            other = self._branches(sp.Piecewise(*rest, evaluate=False), like)
+            other = self._branches(sp.Piecewise(*rest, evaluate=False), like, taken)
         else:
             ((last, _),) = rest
-            endless = value != sp.oo and _endless(last, condition)
-            other = self._guarded(last, sp.Not(condition)) if endless else self._print(last)
+            endless = value != sp.oo and _endless(last, taken)  # the slope of infinity is none
+            other = self._guarded(last, sp.Not(taken)) if endless else self._print(last)
             other = f"torch.full_like({like}, {other})" if like else other
-        return f"torch.where({self._print(condition)}, {self._guarded(value, condition)}, {other})"
+        return f"torch.where({self._print(condition)}, {self._guarded(value, own)}, {other})"
 
     def _guarded(self, value: Any, condition: Any) -> str:
         """Print a branch, its root, logarithm or quotient of a harmless number where not taken.

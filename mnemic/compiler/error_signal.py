@@ -4,18 +4,15 @@ A loss is a sum over coordinates of f(ŷ_i, v_i), or a radial h(n) with n = ‖�
 f with n in its conditions (almost everywhere the gradient of f alone).
 """
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
-import mpmath  # type: ignore[import-untyped]
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.implicit import largest_slope, roots_of
-from mnemic.compiler.numbers import sampler, vanishes
+from mnemic.compiler.numbers import vanishes
+from mnemic.compiler.steepness import bound
 from mnemic.compiler.symbolic import GROWING, simplest, simplified, tidy
 
 RESIDUAL = sym.y - sym.v
@@ -128,146 +125,6 @@ def _odd(right: Any, size: Any) -> Any:
     """
     gain = sp.cancel(right / size)
     at_zero = gain.subs(size, 0)
-    if at_zero.is_finite is not False and not at_zero.has(sp.nan) and at_zero != 0:
+    if at_zero.is_finite and at_zero != 0:
         return sym.e * gain.subs(size, sp.Abs(sym.e))
     return sp.sign(sym.e) * right.subs(size, sp.Abs(sym.e))
-
-
-def bound(signal: Any, slope: Any, radial: Any) -> Any | None:
-    """Return sup |∂e/∂ŷ| by sampling, coefficients at one; ``oo`` where it grows without end.
-
-    Slopes are sampled on a logarithmic grid of residuals, on a linear one, which is refined where
-    they are steepest, and of an error that depends on v beside ŷ − v at several values; secants on
-    a linear grid, so that jumps count.
-    """
-    if roots_of(signal):
-        return largest_slope(signal)
-    jumps = signal.has(sp.sign, sp.Piecewise, sym.round)
-    if not (slope.has(sym.y, sym.n, sym.v) or radial.has(sym.n) or jumps):
-        return sp.Abs(slope)
-    free = (signal.free_symbols | radial.free_symbols) - {sym.y, sym.n, sym.v}
-    parts = [z.subs(dict.fromkeys(free, 1)) for z in (slope, slope + radial * sym.n**2, signal)]
-    sample = sp.lambdify((sym.y, sym.n), [z.subs(sym.v, 0) for z in parts], _MATH)
-    exact = [sampler(z.subs(sym.v, 0), [sym.y, sym.n]) for z in parts[:2]]
-    steep = [_steepest(sample, exact, 10.0**power) for power in range(-12, 13)]
-    if None in steep:
-        return None
-    sizes = [size for size in steep if size is not None]
-    steepness = Steepness(parts[:2])
-    peak = max(*sizes[8:-8], *(steepness.peak(v) for v in steepness.values(VALUES)))
-    far = max(steepness.peak(v) for v in steepness.values(FAR))
-    if math.isinf(peak):
-        return sp.oo
-    apart = signal.has(sym.n) and couples(signal)  # one coordinate may be small where n is not
-    grows = max(sizes) > 2 * peak + 1e-12 or _jumps(sample, peak)
-    grows = grows or far > 2 * peak + 1e-12
-    grows = grows or (apart and any(_jumps(sample, peak, n) for n in NORMS))
-    return sp.oo if grows else sp.Float(round(max(peak, far), 6))
-
-
-VALUES = (0.0, *(side * size for size in (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 8.0) for side in (1, -1)))
-"""Values v at which slopes are looked at."""
-
-FAR = (1e4, -1e4, 1e8, -1e8)
-"""Values beyond all that occur, at which slopes that grow with v are far steeper."""
-
-
-class Steepness:
-    """The steepest slope over residuals, at a value v."""
-
-    def __init__(self, parts: Sequence[Any]) -> None:
-        placed = [z.subs(sym.y, sym.e + sym.v) for z in parts]
-        self.alone = not any(z.has(sym.v) for z in placed)
-        names = (sym.e, sym.n, sym.v)
-        self.sample = sp.lambdify(names, placed, _MATH)
-        self.exact = [sampler(z, [*names]) for z in placed]
-
-    def values(self, wanted: Sequence[float]) -> Sequence[float]:
-        """Return the values to look at: one where slopes depend on ŷ − v alone."""
-        return wanted[:1] if self.alone else wanted
-
-    def peak(self, v: float) -> float:
-        """Return the steepest slope at a value, 0 where there is no number."""
-        found = {e: self._at(e, v) for e in PLACES}
-        top = max(PLACES, key=lambda e: found[e])
-        return max(found[top], self._refined(top, v))
-
-    def _at(self, e: float, v: float) -> float:
-        try:
-            found = max(abs(float(value)) for value in self.sample(e, abs(e), v))
-        except OverflowError:
-            numbers = [one(e, abs(e), v) for one in self.exact]
-            return max(math.inf if value is None else abs(value) for value in numbers)
-        except (TypeError, ValueError, ZeroDivisionError):
-            return 0.0
-        return 0.0 if math.isnan(found) else found
-
-    def _refined(self, top: float, v: float) -> float:
-        """Return the steepest slope near a place of the grid, by thirds."""
-        low, high = top - STEP, top + STEP
-        for _ in range(40):
-            left, right = low + (high - low) / 3, high - (high - low) / 3
-            low, high = (low, right) if self._at(left, v) > self._at(right, v) else (left, high)
-        return self._at((low + high) / 2, v)
-
-
-STEP = 1 / 16
-PLACES = tuple((i + 0.5) * STEP for i in range(-192, 192))
-"""Residuals of a linear grid, none of them zero, where a slope may be no number."""
-
-NORMS = (0.5, 2.0, 8.0)
-"""Norms of ŷ − v at which one coordinate of it is moved alone."""
-
-
-def couples(signal: Any) -> bool:
-    """Return whether an error of the norm is no multiple of ŷ − v, as that of a mixture of losses.
-
-    >>> couples(RESIDUAL / sym.n), couples(sp.Piecewise((RESIDUAL, sym.n <= 1), (1, True)))
-    (False, True)
-    """
-    return bool(sp.cancel(signal / RESIDUAL).has(sym.y, sym.v))
-
-
-def _jumps(sample: Any, peak: float, norm: float | None = None) -> bool:
-    """Return whether a secant over 1/1000 is far steeper than any slope, the ``peak``.
-
-    At one ``norm`` of ŷ − v, or where its size is that of the one coordinate.
-    """
-    step = 0.001
-    places = [step * (i + 0.5) for i in range(-4000, 4000)]
-    values = [float(sample(y, abs(y) if norm is None else norm)[2]) for y in places
-              if norm is None or abs(y) <= norm]  # fmt: skip
-    return max(abs(b - a) for a, b in pairwise(values)) > max(0.1, 2 * step * peak)
-
-
-def _steepest(sample: Any, exact: Sequence[Any], size: float) -> float | None:
-    """Return the steepest slope at a residual of a size, on either side: near zero, where parts of
-    a radial slope cancel, and where floating-point numbers overflow, by more digits."""
-    if size > NEAR:
-        try:
-            points = [sample(point, size) for point in (size, -size)]
-            return max(abs(float(value)) for row in points for value in row[:2])
-        except OverflowError:
-            pass
-        except (TypeError, ValueError, ZeroDivisionError):
-            return None
-    with mpmath.workdps(DIGITS):
-        found = [one(point, size) for one in exact for point in (size, -size)]
-    numbers = [abs(value) for value in found if value is not None]
-    if len(numbers) == len(found):
-        return float(max(numbers))
-    return math.inf if size > NEAR else None
-
-
-NEAR, DIGITS = 1e-3, 60
-"""Sizes below which slopes are computed with so many digits."""
-
-_MATH = [
-    {
-        "sigmoid": lambda z: 0.5 * (1 + math.tanh(z / 2)),
-        "softplus": lambda z: max(z, 0.0) + math.log1p(math.exp(-abs(z))),
-        "normal_cdf": lambda z: 0.5 * math.erfc(-z / math.sqrt(2)),
-        "sign": lambda z: math.copysign(1.0, z) if z else 0.0,
-    },
-    "math",
-]

@@ -1,9 +1,14 @@
 """Predictions that meet their values exactly, as zeros do before a memory has learned anything."""
 
+import math
+
 import pytest
+import sympy as sp
 import torch
 
 import mnemic
+from mnemic.codegen.guards import TINY
+from mnemic.codegen.torch_printer import print_torch
 
 SMOOTH = {"e**2/(1+abs(e))": 2.0, "abs(e)**3/3 + e**2": 2.0, "e**2*exp(-abs(e))": 2.0}
 """Losses with |e| in them that have a second derivative at zero, and what it is."""
@@ -11,6 +16,20 @@ SMOOTH = {"e**2/(1+abs(e))": 2.0, "abs(e)**3/3 + e**2": 2.0, "e**2*exp(-abs(e))"
 STEEP = ["abs(e)**1.5", "abs(e)**1.2 + e**2/8", "where(abs(e)<1/10, e**2/2, log(abs(e)))",
          "where(abs(e)<1/100, e**2/2, 1-sin(e)/e)", "sqrt(abs(e))*e**2"]  # fmt: skip
 """Losses whose error, or the branch of it that is not taken, has no finite slope at zero."""
+
+
+e = sp.Symbol("e", real=True)
+
+
+def test_a_branch_adds_nothing_where_an_earlier_one_is_taken() -> None:
+    """log |e| holds from 1/10 to 1, by a condition that holds at zero as well."""
+    size = sp.Abs(e)
+    error = sp.Piecewise((e, size < sp.Rational(1, 10)), (sp.log(size), size < 1), (1 / e, True))
+    x = torch.tensor([0.0, 0.05, 0.5, 2.0], requires_grad=True)
+    found = eval(print_torch(error, {}), {"torch": torch, "e": x, "TINY": TINY})
+    torch.testing.assert_close(found, torch.tensor([0.0, 0.05, math.log(0.5), 0.5]))
+    found.sum().backward()
+    torch.testing.assert_close(x.grad, torch.tensor([1.0, 1.0, 2.0, -0.25]))
 
 
 def compiled(loss: str) -> mnemic.Compiled:

@@ -9,10 +9,10 @@ from mnemic.compiler import sense
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.convexity import SIZES
 from mnemic.compiler.derive import derive_spec
-from mnemic.compiler.error_signal import bound
 from mnemic.compiler.explain import placing
 from mnemic.compiler.inverse import invert
 from mnemic.compiler.points import MOST, points
+from mnemic.compiler.steepness import bound
 from mnemic.dsl.load import load
 
 MANY = [f"c{i}" for i in range(7)]

@@ -136,10 +136,11 @@ class MemoryLayer(SequenceLayer):
 
     def _check(self, x: Tensor, state: Any, mask: Tensor | None, cu_seqlens: Tensor | None) -> None:
         super()._check(x, state, mask, cu_seqlens)
-        needed = [*self.rule.state, *(["convolution"] if self.block.convolution else [])]
-        needed += ["tokens"] if self.block.rotary else []
-        missing = [name for name in needed if name not in state] if state else []
-        if missing:
+        if not state:
+            return
+        needed = [s.name for s in self.signature.states]
+        needed += ["convolution"] * bool(self.block.convolution) + ["tokens"] * self.block.rotary
+        if missing := [name for name in needed if name not in state]:
             shown = f"read {', '.join(state)}; missing: {', '.join(missing)}"
             raise fail(self.signature, f"state: {shown}; an earlier call of this layer gave all")
 

@@ -40,14 +40,15 @@ def check_apart(
 
     Raises ``ArgumentError`` for two that do.
     """
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or transformed():
         return
-    seen = {x.data_ptr(): f"the layer's '{name}'" for one in given for name, x in one.items()}
+    seen = {_place(x): f"the layer's '{name}'" for one in given for name, x in one.items()}
     for name, x in states.items():
-        if x.numel() and x.data_ptr() in seen:
-            told = f"read memory that {seen[x.data_ptr()]} has; a state that is written to needs"
+        place = _place(x)
+        if x.numel() and place in seen:
+            told = f"read memory that {seen[place]} has; a state that is written to needs"
             raise fail(signature, f"state['{name}']: {told} its own, as .clone() gives")
-        seen[x.data_ptr()] = f"state['{name}']"
+        seen[place] = f"state['{name}']"
 
 
 def _of(given: tuple[Mapping[str, Tensor], ...]) -> Iterator[Tensor]:
@@ -59,3 +60,8 @@ def _memory(x: Tensor) -> int:
     """Return what tells the memory behind a tensor from any other."""
     found: int = x.untyped_storage()._cdata
     return found
+
+
+def _place(x: Tensor) -> tuple[int, int]:
+    """Return where a tensor begins: parts of one memory may be states of their own."""
+    return _memory(x), int(x.storage_offset())

@@ -12,7 +12,7 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.compiler import error_signal
+from mnemic.compiler import steepness
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.key_sizes import product_symbol
 from mnemic.compiler.explain.spans import ranges
@@ -96,7 +96,7 @@ def curvature(rule: Rule) -> tuple[Any | None, list[float]]:
     for point in points([_near_zero(spans[s]) for s in names]):
         at = dict(zip(names, map(sp.Float, point), strict=True))
         parts = (part.subs(at) for part in (error.signal, error.slope, error.radial))
-        found.append(error_signal.bound(*parts))
+        found.append(steepness.bound(*parts))
     if None in found or sp.oo in found:
         return (None if None in found else sp.oo), []
     values = [float(z) for z in found if z is not None]

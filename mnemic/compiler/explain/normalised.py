@@ -32,6 +32,7 @@ from mnemic.compiler.explain.spans import ranges
 from mnemic.compiler.numbers import sampler
 from mnemic.compiler.points import points
 from mnemic.compiler.rule import Rule
+from mnemic.compiler.steepness import couples
 
 DENSITY: Final = 8
 """Places at which a loss is looked at, in a decade."""
@@ -78,7 +79,7 @@ def reach(rule: Rule, least: float, room: float, *, alone: bool) -> Reach:
     """
     smooth = getattr(rule.problem.spec.bias, "smooth", None)
     error = error_signal.derive(rule.problem.loss, smooth)
-    if error.uses_norm and error_signal.couples(error.signal):
+    if error.uses_norm and couples(error.signal):
         return Reach(0.0, None)  # along one coordinate n says nothing of that coordinate's error
     found = [_curves(rule.problem, point) for point in _points(rule)]
     flat = [curve for curves in found for curve in curves]

@@ -67,11 +67,9 @@ def stability(rule: Rule) -> Stability:
 
 
 def warnings(rule: Rule) -> tuple[str, ...]:
-    """Return what a user should hear before training: at most one of stability, one of what is
-    missing."""
-    told, missing = stability(rule).warning, rule.structure.missing
-    capital = None if missing is None else f"{missing[0].upper()}{missing[1:]}."
-    return tuple(line for line in (told, capital) if line is not None)
+    """Return what a user should hear of stability before training, at most one thing."""
+    told = stability(rule).warning
+    return () if told is None else (told,)
 
 
 def _of_fit(rule: KeyValuePairs) -> Stability:

@@ -1,0 +1,142 @@
+"""How steep an error signal is at most, by which rates are told that are safe."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import mpmath  # type: ignore[import-untyped]
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.implicit import largest_slope, roots_of
+from mnemic.compiler.numbers import sampler
+
+SIZES = tuple(10.0**power for power in range(-12, 13))
+"""Residuals on either side at which slopes are looked at; what the first or last eight have beyond
+the others grows without end."""
+
+STEP = 1 / 16
+PLACES = tuple((i + 0.5) * STEP for i in range(-192, 192))
+"""Residuals of a linear grid, none of them zero, where a slope may be no number."""
+
+VALUES = (0.0, *(side * size for size in (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 8.0) for side in (1, -1)))
+"""Values v at which slopes are looked at."""
+
+FAR = (1e4, -1e4, 1e8, -1e8)
+"""Values beyond all that occur, at which slopes that grow with v are far steeper."""
+
+NORMS = (0.5, 2.0, 8.0)
+"""Norms of ŷ − v at which one coordinate of it is moved alone."""
+
+NEAR, DIGITS = 1e-3, 60
+"""Sizes of residuals below which slopes are computed with so many digits."""
+
+_MATH = [
+    {
+        "sigmoid": lambda z: 0.5 * (1 + math.tanh(z / 2)),
+        "softplus": lambda z: max(z, 0.0) + math.log1p(math.exp(-abs(z))),
+        "normal_cdf": lambda z: 0.5 * math.erfc(-z / math.sqrt(2)),
+        "sign": lambda z: math.copysign(1.0, z) if z else 0.0,
+    },
+    "math",
+]
+
+
+def bound(signal: Any, slope: Any, radial: Any) -> Any | None:
+    """Return sup |∂e/∂ŷ| by sampling, coefficients at one; ``oo`` where it grows without end, and
+    ``None`` where it is no number somewhere.
+
+    Slopes are sampled on a logarithmic grid of residuals, on a linear one, which is refined where
+    they are steepest, and of an error that depends on v beside ŷ − v at several values; secants on
+    a linear grid, so that jumps count.
+    """
+    if roots_of(signal):
+        return largest_slope(signal)
+    jumps = signal.has(sp.sign, sp.Piecewise, sym.round)
+    if not (slope.has(sym.y, sym.n, sym.v) or radial.has(sym.n) or jumps):
+        return sp.Abs(slope)
+    found = Slopes(signal, slope, radial)
+    steep = [found.at(side * size) for size in SIZES for side in (1, -1)]
+    sizes = [size for size in steep if size is not None]
+    if len(sizes) < len(steep):
+        return None
+    peak = max(*sizes[16:-16], *(found.peak(v) for v in found.values(VALUES)))
+    if math.isinf(peak):
+        return sp.oo
+    far = max(found.peak(v) for v in found.values(FAR))
+    apart = signal.has(sym.n) and couples(signal)  # one coordinate may be small where n is not
+    grows = max(far, *sizes) > 2 * peak + 1e-12 or found.jumps(peak)
+    grows = grows or (apart and any(found.jumps(peak, n) for n in NORMS))
+    return sp.oo if grows else sp.Float(round(max(peak, far), 6))
+
+
+def couples(signal: Any) -> bool:
+    """Return whether an error of the norm is no multiple of ŷ − v, as that of a mixture of losses.
+
+    >>> residual = sym.y - sym.v
+    >>> couples(residual / sym.n), couples(sp.Piecewise((residual, sym.n <= 1), (1, True)))
+    (False, True)
+    """
+    return bool(sp.cancel(signal / (sym.y - sym.v)).has(sym.y, sym.v))
+
+
+class Slopes:
+    """Slopes of an error signal at residuals and values, along a coordinate and the residual."""
+
+    def __init__(self, signal: Any, slope: Any, radial: Any) -> None:
+        """Place coefficients at one."""
+        free = (signal.free_symbols | radial.free_symbols) - {sym.y, sym.n, sym.v}
+        parts = [z.subs(dict.fromkeys(free, 1)) for z in (slope, slope + radial * sym.n**2, signal)]
+        placed = [z.subs(sym.y, sym.e + sym.v) for z in parts]
+        self.alone = not any(z.has(sym.v) for z in placed)
+        names = [sym.e, sym.n, sym.v]
+        self.sample = sp.lambdify(names, placed, _MATH)
+        self.exact = [sampler(z, names) for z in placed[:2]]
+
+    def values(self, wanted: Sequence[float]) -> Sequence[float]:
+        """Return the values to look at: one where slopes depend on ŷ − v alone."""
+        return wanted[:1] if self.alone else wanted
+
+    def at(self, e: float, v: float = 0.0) -> float | None:
+        """Return the steepest slope at a residual: near zero, where parts of a radial slope cancel,
+        and where floating-point numbers overflow, by more digits."""
+        if abs(e) > NEAR:
+            try:
+                return max(abs(float(value)) for value in self.sample(e, abs(e), v)[:2])
+            except OverflowError:
+                pass
+            except (TypeError, ValueError, ZeroDivisionError):
+                return None
+        with mpmath.workdps(DIGITS):
+            found = [one(e, abs(e), v) for one in self.exact]
+        numbers = [abs(value) for value in found if value is not None]
+        if len(numbers) == len(found):
+            return float(max(numbers))
+        return math.inf if abs(e) > NEAR else None
+
+    def peak(self, v: float) -> float:
+        """Return the steepest slope over residuals at a value, 0 where there is no number."""
+        found = {e: self._size(e, v) for e in PLACES}
+        top = max(PLACES, key=lambda e: found[e])
+        low, high = top - STEP, top + STEP
+        for _ in range(40):  # by thirds
+            left, right = low + (high - low) / 3, high - (high - low) / 3
+            steeper = self._size(left, v) > self._size(right, v)
+            low, high = (low, right) if steeper else (left, high)
+        return max(found[top], self._size((low + high) / 2, v))
+
+    def _size(self, e: float, v: float) -> float:
+        found = self.at(e, v)
+        return 0.0 if found is None or math.isnan(found) else found
+
+    def jumps(self, peak: float, norm: float | None = None) -> bool:
+        """Return whether a secant over 1/1000 is far steeper than any slope, the ``peak``.
+
+        At one ``norm`` of ŷ − v, or where its size is that of the one coordinate.
+        """
+        step = 0.001
+        places = [step * (i + 0.5) for i in range(-4000, 4000)]
+        values = [float(self.sample(e, abs(e) if norm is None else norm, 0.0)[2]) for e in places
+                  if norm is None or abs(e) <= norm]  # fmt: skip
+        return max(abs(b - a) for a, b in pairwise(values)) > max(0.1, 2 * step * peak)
