@@ -281,7 +281,7 @@ class TorchPrinter(StrPrinter):
     def _branches(self, expr: Any, like: str = "", before: Any = sp.false) -> str:
         """Return nested choices; the last number is a tensor like ``like``, if that is given.
 
-        ``before`` holds where a branch before these is taken.
+        ``before`` holds where a finite branch before these is taken: infinity has no slope.
         """
         (value, condition), *rest = expr.args
         if condition == True or not rest:  # noqa: E712
@@ -289,12 +289,12 @@ class TorchPrinter(StrPrinter):
         own = condition
         if _endless(value, sp.And(condition, before)):  # where none is taken that comes first
             own = sp.And(condition, sp.Not(before))
-        taken = sp.Or(before, condition)
+        taken = before if value == sp.oo else sp.Or(before, condition)
         if len(rest) > 1:
             other = self._branches(sp.Piecewise(*rest, evaluate=False), like, taken)
         else:
             ((last, _),) = rest
-            endless = value != sp.oo and _endless(last, taken)  # the slope of infinity is none
+            endless = _endless(last, taken)
             other = self._guarded(last, sp.Not(taken)) if endless else self._print(last)
             other = f"torch.full_like({like}, {other})" if like else other
         return f"torch.where({self._print(condition)}, {self._guarded(value, own)}, {other})"
