@@ -59,7 +59,7 @@ def error_functions(b: Builder, roles: dict[str, str]) -> ErrorFunction:
     parts = [sp.expand(z) if z.has(sym.v) else z for z in parts]
     of_residual = not any(z.has(sym.v) for z in parts)
     signal, slope, radial = parts if of_residual else (error.signal, error.slope, error.radial)
-    slope = _at_value(slope, sym.e if of_residual else sym.y - sym.v)
+    slope = _at_value(signal, slope, sym.e if of_residual else sym.y - sym.v)
     found: dict[str, str] = b.row_coefficients(signal)
     if signal.has(sym.kappa):
         rows = b.plan.axes(roles["value"])[:-1]
@@ -88,15 +88,19 @@ def error_functions(b: Builder, roles: dict[str, str]) -> ErrorFunction:
     return ErrorFunction(of_residual, (*value, *arguments.values()))
 
 
-def _at_value(slope: Any, residual: Any) -> Any:
-    """Return a slope that is 0 where a prediction meets its value, if it is infinite there.
+def _at_value(signal: Any, slope: Any, residual: Any) -> Any:
+    """Return a slope that is 0 where a prediction meets its value, if it is infinite there, or the
+    error is sign(e) f(|e|).
 
-    So does automatic differentiation of the root that the error is, which is flat below ``TINY``;
-    and 1/√TINY in its place would make gradients no numbers.
+    Automatic differentiation of ``error`` has that as well: its roots are flat below ``TINY``, and
+    sign(0) is 0. And 1/√TINY would make gradients no numbers.
     """
     met, slope = (sym.e, 0) if residual == sym.e else (sym.y, sym.v), sp.sympify(slope)
-    roots = (p for p in slope.atoms(sp.Pow) if p.exp.is_negative is not False)
-    if slope.subs(*met).is_finite or not any(p.base.subs(*met) == 0 for p in roots):
+    there, roots = slope.subs(*met), (p for p in slope.atoms(sp.Pow) if not p.exp.is_nonnegative)
+    endless = not there.is_finite and any(p.base.subs(*met) == 0 for p in roots)
+    signs = (f for f in sp.Mul.make_args(signal) if isinstance(f, sp.sign))
+    turned = there != 0 and any(f.args[0].subs(*met) == 0 for f in signs)
+    if not (endless or turned):
         return slope
     return sp.Piecewise((slope, sp.Abs(residual) > sp.Float(TINY)), (0, True))
 

@@ -14,8 +14,10 @@ SMOOTH = {"e**2/(1+abs(e))": 2.0, "abs(e)**3/3 + e**2": 2.0, "e**2*exp(-abs(e))"
 """Losses with |e| in them that have a second derivative at zero, and what it is."""
 
 STEEP = ["abs(e)**1.5", "abs(e)**1.2 + e**2/8", "where(abs(e)<1/10, e**2/2, log(abs(e)))",
-         "where(abs(e)<1/100, e**2/2, 1-sin(e)/e)", "sqrt(abs(e))*e**2"]  # fmt: skip
-"""Losses whose error, or the branch of it that is not taken, has no finite slope at zero."""
+         "where(abs(e)<1/100, e**2/2, 1-sin(e)/e)", "sqrt(abs(e))*e**2", "sqrt(abs(e)+1)",
+         "log(cosh(e)) + abs(e)/10", "abs(e)*log(1+abs(e))"]  # fmt: skip
+"""Losses whose error, or the branch of it that is not taken, has no finite slope at zero, or none
+to automatic differentiation."""
 
 
 e = sp.Symbol("e", real=True)
