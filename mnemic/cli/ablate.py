@@ -7,7 +7,7 @@ import typer
 
 from mnemic.cli.arguments import AsJson, SpecArgument
 from mnemic.cli.output import console, echo, print_json, raw, to_stderr
-from mnemic.cli.overrides import BlockOption, Rates, Seeds, numbers, overridden
+from mnemic.cli.overrides import BlockOption, Device, Rates, Seeds, numbers, overridden
 from mnemic.errors import Issue, UsageError, format_issue, nearest
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def ablate(
     list_: List = False,
     run: Run = None,
     out: Out = None,
+    device: Device = None,
     jobs: Jobs = 1,
     again: Again = False,
     report: Report = False,
@@ -69,15 +70,19 @@ def ablate(
     "change", "name"}, ...], "dropped"}.
     """
     from mnemic.dsl.load import load
+    from mnemic.models.device import demand_device
     from mnemic.search.report.ablation import default_space
     from mnemic.search.space.neighbours import neighbours
     from mnemic.search.space.one_block import with_block
     from mnemic.search.space.space import load_space
     from mnemic.search.study.confirm import fitted
 
-    read = overridden(load_space(space) if space else default_space(), None, numbers(rates), seeds)
+    asked = load_space(space) if space else default_space()
+    read = overridden(asked, None, numbers(rates), seeds, device=device)
     read = read if block is None else with_block(read, block)
     chosen = _chosen(axes)
+    if not (list_ or report):
+        demand_device(read.settings.device)
     own = fitted(read, load(spec))
     with console(stderr=True).status("deriving neighbours") as status:
         found, dropped = neighbours(own, chosen, lambda what: status.update(what[:100]))

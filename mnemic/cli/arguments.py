@@ -41,6 +41,9 @@ SpecArguments = Annotated[
         autocompletion=complete_name,
     ),
 ]
+DeviceOption = Annotated[
+    str, typer.Option("--device", metavar="NAME", help="Of torch: cpu, cuda, cuda:1, ...")
+]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON document, errors too.", show_default=False)
 ]

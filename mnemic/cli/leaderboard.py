@@ -9,7 +9,7 @@ import typer
 
 from mnemic.cli.arguments import AsJson, complete_name
 from mnemic.cli.output import echo, print_json, raw, to_stderr
-from mnemic.cli.overrides import BlockOption, Budget, Rates, Seeds, numbers, overridden
+from mnemic.cli.overrides import BlockOption, Budget, Device, Rates, Seeds, numbers, overridden
 from mnemic.errors import InvalidSpec, Issue, UsageError
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def leaderboard(
     rates: Rates = None,
     seeds: Seeds = None,
     again: Again = False,
+    device: Device = None,
     jobs: Jobs = 1,
     report: Report = False,
     as_json: AsJson = False,
@@ -88,7 +89,7 @@ def leaderboard(
     from mnemic.search.space.one_block import with_block
     from mnemic.search.space.space import load_space
 
-    read = overridden(load_space(space), budget, numbers(rates), seeds)
+    read = overridden(load_space(space), budget, numbers(rates), seeds, device=device)
     folder = run or Path("runs") / read.name
     asked = specs or names()
     packaged: list[Entry] = []

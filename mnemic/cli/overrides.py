@@ -31,6 +31,13 @@ Rates = Annotated[
     str | None,
     typer.Option(metavar="LR,LR,...", help="Learning rates, of which a sweep chooses each spec's."),
 ]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        "--device", metavar="NAME", show_default="cpu",
+        help="That trains, as torch names it: cuda, cuda:1, ...",
+    ),
+]  # fmt: skip
 Seeds = Annotated[int | None, typer.Option(help="Of each spec and task.", min=1, max=64)]
 COSTS: Final = {"parameters": "parameters", "state": "state_bytes", "flops": "flops",
                 "training-flops": "training_flops"}  # fmt: skip

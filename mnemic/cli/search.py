@@ -10,7 +10,7 @@ import typer
 
 from mnemic.cli.arguments import AsJson
 from mnemic.cli.output import console, echo, print_json, to_stderr
-from mnemic.cli.overrides import BlockOption, Budget, overridden
+from mnemic.cli.overrides import BlockOption, Budget, Device, overridden
 from mnemic.cli.search_progress import followed
 from mnemic.errors import Issue, UsageError, format_issue, nearest
 
@@ -66,6 +66,7 @@ def search(
     budget: Budget = None,
     trials: Trials = None,
     sampler: Sampler = None,
+    device: Device = None,
     jobs: Jobs = 1,
     report: Report = False,
     confirm: Confirm = False,
@@ -93,19 +94,24 @@ def search(
     "report"}; of a preview {"size", "sampled", "valid", "distinct", "reasons", "options",
     "classes"}.
     """
-    read = _space(space, block, budget, trials, sampler)
+    from mnemic.models.device import CPU, demand_device
+
+    read = _space(space, block, budget, trials, sampler, device)
     if preview:
         _preview(read, samples, as_json)
         return
     folder = run or Path("runs") / read.name
     if launch is not None:
-        _launch(launch, folder, storage, Cluster(workers, hours, jobs, partition), as_json)
+        gpus = int(read.settings.device != CPU)
+        _launch(launch, folder, storage, Cluster(workers, hours, jobs, partition, gpus), as_json)
         return
     import mnemic.search.report.page  # noqa: F401 (what the report needs is missed before training)
     from mnemic.search.study.patience import told_when_lost
     from mnemic.search.study.search import open_search
     from mnemic.search.study.storage import Beat
 
+    if not report or confirm:
+        demand_device(read.settings.device)
     if grace <= heartbeat:
         raise UsageError(f"--grace: read {grace}, must be above --heartbeat, {heartbeat}")
     beat = Beat(heartbeat, grace)
@@ -120,13 +126,16 @@ def search(
 class Cluster:
     """The options of ``--launch``."""
 
-    def __init__(self, workers: int, hours: float, jobs: int, partition: str | None) -> None:
-        self.workers, self.hours, self.jobs, self.partition = workers, hours, jobs, partition
+    def __init__(
+        self, workers: int, hours: float, jobs: int, partition: str | None, gpus: int
+    ) -> None:  # fmt: skip
+        self.workers, self.hours, self.jobs = workers, hours, jobs
+        self.partition, self.gpus = partition, gpus
 
 
 def _space(
     path: str, block: str | None, budget: list[str] | None, trials: int | None,
-    sampler: str | None,
+    sampler: str | None, device: str | None,
 ) -> "Space":  # fmt: skip
     """Load the space, with what the command overrides."""
     from mnemic.search.space.one_block import with_block
@@ -136,7 +145,7 @@ def _space(
     if sampler is not None and sampler not in SAMPLERS:
         issue = Issue("", "--sampler", sampler, SAMPLERS, nearest(sampler, SAMPLERS))
         raise UsageError(format_issue(issue))
-    read = overridden(load_space(path), budget, trials=trials, sampler=sampler)
+    read = overridden(load_space(path), budget, trials=trials, sampler=sampler, device=device)
     return read if block is None else with_block(read, block)
 
 
@@ -174,7 +183,7 @@ def _launch(kind: str, folder: Path, storage: str | None, asked: Cluster, as_jso
         raise UsageError("--launch slurm needs --storage postgresql://...: workers are on machines "
                          "that share no local disk")  # fmt: skip
     cluster = launch.Cluster(kind, asked.workers, asked.hours, asked.jobs, 4.0 * asked.jobs,
-                             asked.partition)  # fmt: skip
+                             asked.partition, asked.gpus)  # fmt: skip
     claim(folder, "search")
     names = launch.submit(_arguments(sys.argv), folder / "cluster", cluster)
     if as_json:

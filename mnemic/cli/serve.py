@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from mnemic.cli.arguments import DeviceOption
 from mnemic.cli.model import require
 from mnemic.cli.output import echo
 from mnemic.errors import EnvironmentFailed
@@ -13,7 +14,6 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A model's folder, w
 Host = Annotated[str, typer.Option(help="Address to listen at.")]
 Port = Annotated[int, typer.Option(help="0 takes a free one.", min=0, max=65535)]
 Rows = Annotated[int, typer.Option(help="Requests worked on at once.", min=1)]
-Device = Annotated[str, typer.Option(help="Of torch, such as cpu or cuda.")]
 
 
 def serve(
@@ -21,7 +21,7 @@ def serve(
     host: Host = "127.0.0.1",
     port: Port = 8000,
     rows: Rows = 16,
-    device: Device = "cpu",
+    device: DeviceOption = "cpu",
 ) -> None:
     """Serve a model's completions with OpenAI's interface, until Ctrl-C.
 
@@ -34,13 +34,11 @@ def serve(
     from mnemic.hf.folder import load
     from mnemic.hf.serve import Server
     from mnemic.hf.tokenizer import load_tokenizer
+    from mnemic.models.device import demand_device
 
     model = load(folder).eval()
     tokenizer = load_tokenizer(folder)
-    try:
-        model.to(device)
-    except (RuntimeError, AssertionError) as error:
-        raise EnvironmentFailed(f"--device {device}: {str(error).splitlines()[0]}") from None
+    model.to(demand_device(device))
     batcher = Batcher(model, rows)
     try:
         server = Server((host, port), folder.resolve().name, batcher, tokenizer)

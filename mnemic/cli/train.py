@@ -83,6 +83,13 @@ StopAt = Annotated[
     ),
 ]  # fmt: skip
 Threads = Annotated[int, typer.Option(help="Threads of torch.")]
+Device = Annotated[
+    str,
+    typer.Option(
+        "--device", metavar="NAME", help="Of torch: cpu, cuda, cuda:1, ... Text is trained on "
+        "whatever device torch finds.", rich_help_panel=OF_TASKS,
+    ),
+]  # fmt: skip
 Rung = Annotated[
     str | None,
     typer.Option(
@@ -185,6 +192,7 @@ def train(
     time_limit: TimeLimit = None,
     stop_at: StopAt = None,
     threads: Threads = 1,
+    device: Device = "cpu",
     rung: Rung = None,
     task_option: TaskOptions = None,
     held_out: HeldOut = None,
@@ -238,10 +246,13 @@ def train(
         train_text(spec, data, held_out, column, tokenizer, size, shape, options, run, existing,
                    as_json)  # fmt: skip
         return
+    from mnemic.models.device import demand_device
+
     assert task is not None
     learned = configured(task, task_option or [], rung)
     chosen = {"steps": steps, "batch": batch, "lr": lr, "stop_at": stop_at}
-    given = {**chosen, "time_limit": time_limit, "seed": seed, "threads": threads}
+    given = {**chosen, "time_limit": time_limit, "seed": seed, "threads": threads,
+             "device": demand_device(device)}  # fmt: skip
     trained = _options(task, given)
     compiled = pipeline.compile(spec)
     folder = run or Path("runs") / f"{compiled.spec.name}-{learned.name}-{seed}"

@@ -17,6 +17,7 @@ from mnemic.errors import CheckFailed, UsageError
 from mnemic.models import curve, result
 from mnemic.models.checkpoint import Checkpoint
 from mnemic.models.contract import IGNORED, Batch, Task
+from mnemic.models.device import demand_device
 from mnemic.models.files import EARLIER, claim
 from mnemic.models.interrupt import deferred
 from mnemic.models.language_model import LanguageModel
@@ -64,7 +65,9 @@ def train(
         What was also written as ``result.json``.
 
     Raises:
-        UsageError: a foreign folder; an earlier run that may not be, or cannot be, continued.
+        UsageError: a foreign folder; an earlier run that may not be, or cannot be, continued; no
+            such device.
+        EnvironmentFailed: the device is not on this machine.
         CheckFailed: the loss or its gradient is no longer finite; the last checkpoint is kept.
         KeyboardInterrupt: Ctrl-C, after the checkpoint was written.
         SystemExit: SIGTERM, likewise, where the process's handler of it raises that.
@@ -73,6 +76,7 @@ def train(
         raise UsageError(
             f"the model has {model.options.vocabulary} tokens, task {task.name!r} {task.vocabulary}"
         )
+    demand_device(options.device)
     _prepare(run_dir, existing)
     with _threads(options.threads), torch.random.fork_rng():
         told = result.plain(metadata)

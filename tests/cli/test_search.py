@@ -107,6 +107,15 @@ def test_errors_end_with_their_codes(mnemic, space, tmp_path):
     assert (done.code, "needs --storage postgresql" in done.err) == (2, True)
 
 
+def test_a_device_that_is_not_here_is_told_before_training(mnemic, space, tmp_path):
+    run = tmp_path / "run"
+    for command in (("search", space), ("leaderboard", space, "gla"), ("ablate", "gla")):
+        done = mnemic(*command, "--run", run, "--device", "cdua")
+        assert (done.code, "--device: read 'cdua', allowed: cpu" in done.err) == (2, True), command
+    assert not (run / "runs").exists()
+    assert not (run / "leaderboard.json").exists()
+
+
 def test_a_leaderboard(mnemic, space, tmp_path):
     text = SPACE.replace("constraints", "constraints").replace("start: [deltanet]", "start: []")
     space.write_text(text.replace("{steps: 4, seeds: 2}", "{steps: 2, seeds: 2}"))

@@ -68,5 +68,5 @@ def test_what_cannot_be_served(mnemic, model, bare):
     assert done.code == 5
     assert done.err.startswith(f"mnemic: cannot listen at 127.0.0.1:{port}: ")
     done = mnemic("serve", model, "--device", "nowhere")
-    assert done.code == 5
-    assert done.err.startswith("mnemic: --device nowhere: ")
+    assert done.code == 2
+    assert done.err.startswith("mnemic: --device: read 'nowhere', allowed: cpu")

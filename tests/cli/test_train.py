@@ -156,3 +156,14 @@ def test_the_block_of_a_spec_is_the_models(mnemic, tmp_path):
     result = json.loads((tmp_path / "runs" / "mine-mqar-0" / "result.json").read_text())
     assert result["metadata"]["model"]["feed_forward"] == "solu"
     assert result["metadata"]["spec"]["block"]["hybrid"] == "gate"
+
+
+def test_a_device_that_is_none_or_not_here(mnemic, tmp_path):
+    told = ("train", "gla", "--task", "mqar", "--run", tmp_path / "run", "--device")
+    done = mnemic(*told, "cdua")
+    assert done.code == 2
+    assert done.err.startswith("mnemic: --device: read 'cdua', allowed: cpu")
+    done = mnemic(*told, "meta")
+    assert done.code == 5
+    assert "--device: read 'meta', but torch" in done.err
+    assert not (tmp_path / "run").exists()

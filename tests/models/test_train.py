@@ -15,7 +15,7 @@ import pytest
 import torch
 from planted import plant
 
-from mnemic.errors import CheckFailed, UsageError
+from mnemic.errors import CheckFailed, EnvironmentFailed, UsageError
 from mnemic.models.checkpoint import Checkpoint
 from mnemic.models.contract import MakeLayer
 from mnemic.models.curve import Point
@@ -261,6 +261,14 @@ def test_the_rate_rises_and_falls_to_a_tenth() -> None:
 def test_no_clipping(model: LanguageModel, tmp_path: Path) -> None:
     train(model, TASK, replace(OPTIONS, steps=1, clip=None), tmp_path)
     assert json.loads((tmp_path / "result.json").read_text())["options"]["clip"] is None
+
+
+def test_a_device_that_is_not_here_is_told_before_anything_is_written(
+    model: LanguageModel, tmp_path: Path
+) -> None:
+    with pytest.raises(EnvironmentFailed, match="--device: read 'meta'"):
+        train(model, TASK, replace(OPTIONS, device="meta"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_wrong_options_are_named() -> None:

@@ -29,12 +29,17 @@ def rms(x: Tensor, weight: Tensor) -> Tensor:
     return (scaled * weight).to(x.dtype)
 
 
+def autocasts(device: str) -> bool:
+    """Return whether autocast is on for a kind of device; never for one without it, as ``meta``."""
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+
+
 def full_precision(device: str) -> AbstractContextManager[Any]:
     """Return a context without autocast where it is on, and else one that does nothing.
 
     Where nothing is to be switched off nothing is entered, since exporting a graph stops there.
     """
-    if not torch.is_autocast_enabled(device):
+    if not autocasts(device):
         return nullcontext()
     found: AbstractContextManager[Any] = torch.autocast(device, enabled=False)
     return found

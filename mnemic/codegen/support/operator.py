@@ -470,7 +470,7 @@ def _spare(vectors: dict[str, Tensor], rows: int) -> dict[str, Tensor]:
 def _apart(state: States) -> bool:
     """Return whether rows stand at different positions."""
     position = state.get("position")
-    return position is not None and position.unique().numel() > 1
+    return position is not None and bool((position != position[:1]).any())
 
 
 def _by_position(

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from . import boundaries, kept, kept_in, packing, pool, positions
 from .arguments import check_masks, fail, not_a_tensor, one_of
+from .norms import autocasts
 from .outside import outside_graphs
 from .owned import check_apart, owned
 from .pickled import Pickled
@@ -273,7 +274,7 @@ class SequenceLayer(Pickled, nn.Module):
         out = getattr(getattr(self, "memory", self), "out", None)
         own = out.weight.dtype if type(out) is nn.Linear else x.dtype
         same = own in (x.dtype, torch.int8, torch.uint8)  # weights of integers cast themselves
-        if not same and not torch.is_autocast_enabled(x.device.type):
+        if not same and not autocasts(x.device.type):
             raise fail(told, f"x: read {x.dtype}, the layer has {own}; cast one to the other, "
                        "or call the layer under torch.autocast")  # fmt: skip
         check_masks(told, mask, cu_seqlens, {"B": x.shape[0], "T": x.shape[1]})

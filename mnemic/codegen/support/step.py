@@ -13,7 +13,7 @@ from .block import Learned, Sizes
 from .configuration import Configuration
 from .fused import Held as Held
 from .narrower import settled
-from .norms import rms
+from .norms import autocasts, rms
 from .sizes import power_of_two
 from .stack import stack_of
 from .starting import begin
@@ -75,7 +75,7 @@ def chosen(layer: Any, x: Tensor, state: Mapping[str, Tensor], form: str) -> Ste
 
 def _dtype(layer: Any, x: Tensor) -> torch.dtype:
     """Return the dtype that the projections give."""
-    if torch.is_autocast_enabled(x.device.type):
+    if autocasts(x.device.type):
         return torch.get_autocast_dtype(x.device.type)
     found: torch.dtype = layer.vectors.project.weight.dtype
     return found

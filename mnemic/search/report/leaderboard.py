@@ -15,6 +15,7 @@ import rfc8785
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, UsageError
+from mnemic.models.device import demand_device
 from mnemic.models.files import claim, write_json
 from mnemic.search.report.entries import Entry, plain, plain_spec, read, stored
 from mnemic.search.space.settings import Rung, Settings
@@ -51,8 +52,11 @@ def leaderboard(
     space has other tasks or more seeds than before, only these are trained.
 
     Raises:
-        UsageError: no spec is within the budget; or no leaderboard belongs in the folder.
+        UsageError: no spec is within the budget; no leaderboard belongs in the folder; or no such
+            device.
+        EnvironmentFailed: the device is not on this machine.
     """
+    demand_device(space.settings.device)
     claim(folder, "leaderboard")
     demand_same(space, folder, results)
     write_json(folder / SPACES, {**stored(folder / SPACES), results: _identity(space)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,6 +15,7 @@ from mnemic.search.report.points import Point
 from mnemic.search.study.halving import dominates
 from mnemic.search.study.scores import interval
 
+TIME: Final = "step_seconds"
 COSTS: Final = AXES
 """The costs that have a front: ``state_bytes``, ``flops``, ``step_seconds``."""
 
@@ -33,7 +35,7 @@ class Front:
 
 
 def fronts(points: Sequence[Point]) -> list[Front]:
-    """Return the front of each cost."""
+    """Return the front of each cost; that of time among points `timed` on one device."""
     return [Front(cost, _front(points, (cost,))) for cost in COSTS]
 
 
@@ -42,7 +44,16 @@ def overall(points: Sequence[Point]) -> tuple[Point, ...]:
     return _front(points, COSTS)
 
 
+def timed(points: Sequence[Point]) -> list[Point]:
+    """Return the points that were timed on the device on which most were."""
+    counted = Counter(point.device for point in points if point.device is not None)
+    most = max(counted, key=counted.__getitem__, default=None)
+    return [point for point in points if most is not None and point.device == most]
+
+
 def _front(points: Sequence[Point], costs: Sequence[str]) -> tuple[Point, ...]:
+    if TIME in costs:
+        points = timed(points)
     values = [[-point.skill, *(point.costs[cost] for cost in costs)] for point in points]
     best = [
         point for point, mine in zip(points, values, strict=True)
@@ -61,6 +72,9 @@ def page(points: Sequence[Point], sources: Sequence[str], picture: str = "") -> 
         "A point is on a front where no other has as much skill for less. ± is half of the 95 % "
         "interval over seeds; neighbours whose intervals overlap are not told apart."
     ]
+    if left := len(points) - len(timed(points)):
+        parts.append(f"{left} points were timed on another device, or on several: they are on no "
+                     "front of time.")  # fmt: skip
     if picture:
         parts.append(f"![Skill against state, FLOPs and time]({picture})")
     parts += [
@@ -85,8 +99,9 @@ def picture(points: Sequence[Point]) -> str:
     """Return the three fronts as SVG; triangles were known, circles found by a search."""
     figure = Figure(figsize=(12, 4.2), layout="constrained")
     for axis, front in zip(figure.subplots(1, len(COSTS)), fronts(points), strict=True):
-        for marker, some in (("^", [p for p in points if p.known]),
-                             ("o", [p for p in points if not p.known])):  # fmt: skip
+        shown = timed(points) if front.cost == TIME else points
+        for marker, some in (("^", [p for p in shown if p.known]),
+                             ("o", [p for p in shown if not p.known])):  # fmt: skip
             axis.plot([p.costs[front.cost] for p in some], [p.skill for p in some], marker,
                       ms=4, alpha=0.5)  # fmt: skip
         axis.step([p.costs[front.cost] for p in front.points], [p.skill for p in front.points],

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from mnemic.compiler.compare.differing_entries import short
+from mnemic.models.device import CPU
 from mnemic.search.report.claims import CLAIMS, claimed
 from mnemic.search.report.entries import Entry, alike
 from mnemic.search.report.telling import Telling, telling
 from mnemic.search.report.ties import first_group
 from mnemic.search.space.space import Space
-from mnemic.search.study.scores import Interval
+from mnemic.search.study.scores import Interval, device_of
+from mnemic.search.study.training import Run
 
 NONE: Final = "–"
 OWN: Final = "in its own block"
@@ -158,14 +160,22 @@ def _row(
 ) -> list[str]:  # fmt: skip
     assert entry.look is not None
     skills = [_cell(entry, task) for task in tasks]
-    step = sum(run.step_seconds for run in entry.runs) / len(entry.runs)
     own = [] if beside is None else [str(beside.get(entry.name) or NONE)]
     row = [place, entry.name, str(entry.skill or NONE), *own, *skills]
-    row += [f"{entry.look.parameters:,}", f"{entry.look.state_bytes:,}", f"{1e3 * step:.1f}"]
+    row += [f"{entry.look.parameters:,}", f"{entry.look.state_bytes:,}", _time(entry.runs)]
     if space.settings.rates:
         row.append(NONE if entry.rate is None else f"{entry.rate:g}")
     error = entry.look.error
     return row if error is None else [*row, f"{error:.3f}"]
+
+
+def _time(runs: Sequence[Run]) -> str:
+    """Return the milliseconds a step, with the device where it is not a CPU; none of several."""
+    device = device_of(runs)
+    if device is None:
+        return NONE
+    step = 1e3 * sum(run.step_seconds for run in runs) / len(runs)
+    return f"{step:.1f}" + ("" if device == CPU else f" ({device})")
 
 
 def _cell(entry: Entry, task: str) -> str:

@@ -12,7 +12,7 @@ SAMPLERS: Final = ("tpe", "gp", "nsga2", "nsga3", "random", "grid")
 COSTS: Final = ("parameters", "state_bytes", "flops", "training_flops", "step_seconds")
 """What is less the better, measured of every point."""
 
-FREE: Final = {"sampler", "seed", "trials", "start", "limits", "confirm"}
+FREE: Final = {"sampler", "seed", "trials", "start", "limits", "confirm", "device"}
 """Settings under which what was found before still counts."""
 
 Option = bool | int | float | str
@@ -160,6 +160,9 @@ class Settings(Entry):
         default=("all",), description="specs to begin with, by name or path; all packaged ones"
     )
     limits: Limits = Limits()
+    device: str = Field(
+        default="cpu", min_length=1, description="that trains, as torch names it: cpu, cuda, cuda:1"
+    )
     confirm: Confirm = Confirm()
     rates: Annotated[tuple[Rate, ...], BeforeValidator(_pairs)] = Field(
         default=(), description="learning rates that a leaderboard tries for each spec, in place "

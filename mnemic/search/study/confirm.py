@@ -13,6 +13,7 @@ from typing import Final
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.load import load
 from mnemic.dsl.spec import Spec
+from mnemic.models.device import demand_device
 from mnemic.models.files import write_json
 from mnemic.search.space.known import chosen
 from mnemic.search.space.one_block import in_block
@@ -85,7 +86,12 @@ def confirm(
     Args:
         new: points found, by name.
         known: specs made by hand to compare with, by name.
+
+    Raises:
+        UsageError: no such device.
+        EnvironmentFailed: the device is not on this machine.
     """
+    demand_device(space.settings.device)
     board = _Board(space, folder)
     number, total = 0, len(list(_settings(space))) * (len(new) + len(known))
 

@@ -23,6 +23,7 @@ class Cluster:
         cores: of each.
         memory: GiB of each.
         partition: of the cluster; None for its default.
+        gpus: of each.
     """
 
     kind: str
@@ -31,6 +32,7 @@ class Cluster:
     cores: int
     memory: float
     partition: str | None = None
+    gpus: int = 0
 
 
 def submit(arguments: Sequence[str], folder: Path, cluster: Cluster) -> list[str]:
@@ -58,6 +60,8 @@ def submit(arguments: Sequence[str], folder: Path, cluster: Cluster) -> list[str
         name="mnemic-search", timeout_min=math.ceil(60 * cluster.hours),
         cpus_per_task=cluster.cores, mem_gb=math.ceil(cluster.memory),
     )  # fmt: skip
+    if cluster.gpus:
+        executor.update_parameters(gpus_per_node=cluster.gpus)
     if cluster.partition is not None:
         executor.update_parameters(slurm_partition=cluster.partition)
     with executor.batch():

@@ -87,6 +87,12 @@ def by_seed(runs: Iterable[Run]) -> list[float]:
     return [math.fsum(skills) / len(skills) for skills in found.values()]
 
 
+def device_of(runs: Iterable[Run]) -> str | None:
+    """Return the device on which all runs were timed; None where there are several."""
+    found = {run.device for run in runs}
+    return found.pop() if len(found) == 1 else None
+
+
 def measured(runs: Sequence[Run], seen: Mapping[str, Any]) -> dict[str, float]:
     """Return every objective: ``mean``, each task, each cost."""
     skills = {task: math.fsum(found) / len(found) for task, found in by_task(runs).items()}

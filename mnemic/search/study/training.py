@@ -17,6 +17,7 @@ import rfc8785
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.spec import Spec
 from mnemic.models.curve import Point
+from mnemic.models.device import CPU, Place, bound_memory, name_of
 from mnemic.models.files import claim, write_json
 from mnemic.search.space.checks import trained
 from mnemic.search.space.settings import Model, TaskEntry, Training
@@ -40,7 +41,17 @@ class Budget:
 
 @dataclass(frozen=True)
 class Job:
-    """A training run to be done: ``size`` is a rung of the task that overrides the entry's."""
+    """A training run to be done.
+
+    Args:
+        spec: of the memories.
+        task: to be learned, by name.
+        entry: how hard the task is.
+        size: a rung of the task that overrides the entry's.
+        budget: the model, the training and the steps.
+        seed: of the parameters and the batches.
+        place: where it is trained, on which nothing but rounding and time depends.
+    """
 
     spec: Spec
     task: str
@@ -48,6 +59,7 @@ class Job:
     size: str | None
     budget: Budget
     seed: int
+    place: Place = Place()
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -80,6 +92,7 @@ class Run:
         step_seconds: the median of a training step.
         curve: (step, score) of each evaluation.
         key: of the job, which tells all that the run depends on; empty in older files.
+        device: that the steps were timed on: ``cpu``, or the name of a GPU.
     """
 
     task: str
@@ -90,6 +103,7 @@ class Run:
     step_seconds: float
     curve: tuple[tuple[int, float], ...]
     key: str = ""
+    device: str = CPU
 
 
 def run(job: Job, folder: Path, seconds: float = math.inf) -> Run:
@@ -129,12 +143,13 @@ def _trained(job: Job, place: Path, clock: Clock) -> Run:
 
     task, budget = trained(job.task, job.entry, job.size), job.budget
     compiled = pipeline.compile(job.spec)
-    kernel = job.spec.block.feed_forward
+    kernel, device = job.spec.block.feed_forward, job.place.device
+    bound_memory(job.place)
     shape = ModelOptions(task.vocabulary, **dict(budget.model), feed_forward=kernel)
     model = build(shape, lambda dim, _: compiled.layer(dim), job.seed)
     every = math.ceil(budget.steps / POINTS)
     told = TrainOptions(
-        steps=budget.steps, seed=job.seed, eval_every=every, **dict(budget.training)
+        steps=budget.steps, seed=job.seed, eval_every=every, device=device, **dict(budget.training)
     )
     claim(place)
     result = train(model, task, told, place, clock, metadata={"hash": spec_hash(job.spec)},
@@ -144,6 +159,7 @@ def _trained(job: Job, place: Path, clock: Clock) -> Run:
     return Run(
         job.task, job.seed, result.score, task.skill(result.score), result.seconds,
         clock.median(result.seconds / max(1, result.steps)), _curve(place), job.key,
+        name_of(device),
     )  # fmt: skip
 
 

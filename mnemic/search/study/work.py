@@ -15,6 +15,7 @@ from torch.utils.flop_counter import flop_registry
 
 from mnemic import pipeline
 from mnemic.dsl.spec import Spec
+from mnemic.models.device import Place
 from mnemic.models.language_model import LanguageModel, ModelOptions, build
 from mnemic.search.space.checks import trained, untrained
 from mnemic.search.space.identity import identity
@@ -129,9 +130,10 @@ def jobs(spec: Spec, settings: Settings, rung: Rung, seeds: Any) -> Iterator[Job
     """Yield the runs of a rung as jobs."""
     assert rung.steps is not None
     budget = Budget(settings.model, settings.training, rung.steps)
+    place = Place(settings.device, settings.limits.memory)
     for seed in seeds:
         for name, entry in settings.tasks.items():
-            yield Job(spec, name, entry, rung.sizes.get(name), budget, seed)
+            yield Job(spec, name, entry, rung.sizes.get(name), budget, seed, place)
 
 
 class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]

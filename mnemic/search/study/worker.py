@@ -11,6 +11,7 @@ from optuna.exceptions import StorageInternalError
 from optuna.trial import Trial
 from sqlalchemy.exc import SQLAlchemyError
 
+from mnemic.models.device import demand_device
 from mnemic.search.study.patience import told_when_lost
 from mnemic.search.study.records import DUPLICATE, FINISHED
 from mnemic.search.study.search import Search
@@ -35,9 +36,11 @@ def work_on(search: Search, jobs: int = 1) -> Done:
     Ctrl-C lets running trials save and puts them back; the same call goes on with them.
 
     Raises:
-        EnvironmentFailed: the storage is gone.
+        EnvironmentFailed: the storage is gone, or the device is not on this machine.
+        UsageError: no such device.
         KeyboardInterrupt: Ctrl-C.
     """
+    demand_device(search.space.settings.device)
     began, done = time.monotonic(), list[int]()
     with told_when_lost(), ThreadPoolExecutor(jobs) as pool:
         running = [pool.submit(_thread, search, done) for _ in range(jobs)]

@@ -1,0 +1,89 @@
+"""Where training runs: told to every run, kept with its time, and no part of what a run is."""
+
+from dataclasses import replace
+
+import pytest
+
+from mnemic.models import train as trainer
+from mnemic.models.device import Place
+from mnemic.search.report.pareto import fronts, page, timed
+from mnemic.search.report.points import Point
+from mnemic.search.report.standings import _time
+from mnemic.search.space.space import load_space
+from mnemic.search.study import training, work
+from mnemic.search.study.confirm import by_hand
+from mnemic.search.study.scores import device_of
+from mnemic.search.study.training import Run
+
+
+@pytest.fixture
+def space(space_file):
+    return load_space(str(space_file))
+
+
+def on(space, device):
+    return replace(space, settings=space.settings.model_copy(update={"device": device}))
+
+
+def jobs(space):
+    spec = by_hand(space, "deltanet")
+    return list(work.jobs(spec, space.settings, space.settings.rungs[-1], range(1)))
+
+
+def test_a_run_is_the_same_wherever_it_is_trained(space):
+    elsewhere = on(space, "cuda:1")
+    assert elsewhere.hash == space.hash
+    for here, there in zip(jobs(space), jobs(elsewhere), strict=True):
+        assert here.key == there.key
+        assert there.place == Place("cuda:1", space.settings.limits.memory)
+        assert here.place.device == "cpu"
+
+
+def test_the_device_comes_to_the_training(space, tmp_path, monkeypatch):
+    bounded, asked = [], []
+
+    class Told(Exception):
+        pass
+
+    def train(model, task, options, *_, **__):
+        asked.append(options.device)
+        raise Told
+
+    monkeypatch.setattr(trainer, "train", train)
+    monkeypatch.setattr(training, "bound_memory", bounded.append)
+    job = jobs(on(space, "cuda"))[0]
+    with pytest.raises(Told):
+        training.run(job, tmp_path)
+    assert asked == ["cuda"]
+    assert bounded == [job.place]
+
+
+def run(device, seconds=0.01):
+    return Run("mqar", 0, 0.5, 0.5, 1.0, seconds, ((1, 0.5),), device=device)
+
+
+def test_a_time_says_where_it_was_taken():
+    cpu, gpu = run("cpu", 0.01), run("NVIDIA H200", 0.002)
+    assert _time([cpu, cpu]) == "10.0"
+    assert _time([gpu, gpu]) == "2.0 (NVIDIA H200)"
+    assert _time([cpu, gpu]) == "–"
+    assert device_of([cpu, gpu]) is None
+
+
+def test_times_of_different_devices_share_no_front(space):
+    spec = by_hand(space, "deltanet")
+
+    def point(name, *runs):
+        cost = {"state_bytes": 1.0, "flops": 1.0, "step_seconds": runs[0].step_seconds}
+        return Point(name, spec, runs, cost)
+
+    cpu = [point(f"cpu-{i}", run("cpu", 0.01 + i)) for i in range(3)]
+    gpu, mixed = point("gpu", run("H200", 0.001)), point("mixed", run("H200"), run("cpu"))
+    every = [gpu, *cpu, mixed]
+    assert timed(every) == cpu
+    by_cost = {front.cost: front.points for front in fronts(every)}
+    assert by_cost["step_seconds"] == (cpu[0],)
+    assert gpu in by_cost["flops"]
+    assert "2 points were timed on another device" in page(every, ["x"])
+    assert "another device" not in page(cpu, ["x"])
+    assert timed([mixed]) == []
