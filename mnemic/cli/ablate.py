@@ -73,9 +73,8 @@ def ablate(
     from mnemic.models.device import demand_device
     from mnemic.search.report.ablation import default_space
     from mnemic.search.space.neighbours import neighbours
-    from mnemic.search.space.one_block import with_block
+    from mnemic.search.space.one_block import fitted, with_block
     from mnemic.search.space.space import load_space
-    from mnemic.search.study.confirm import fitted
 
     asked = load_space(space) if space else default_space()
     read = overridden(asked, None, numbers(rates), seeds, device=device)

@@ -147,7 +147,7 @@ def _demand_seeds(space: "Space") -> None:
 
 def _demand_fit(space: "Space", names: Sequence[str]) -> None:
     """Raise where a spec that was named contradicts the space's block, with every reason."""
-    from mnemic.search.study.confirm import by_hand
+    from mnemic.search.space.one_block import by_hand
 
     issues: list[Issue] = []
     for name in names:

@@ -15,9 +15,8 @@ from mnemic.errors import InvalidSpec, UsageError
 from mnemic.search.report import leaderboard as board
 from mnemic.search.report.standings import table
 from mnemic.search.report.ties import first_group
-from mnemic.search.space.one_block import in_block, with_block
+from mnemic.search.space.one_block import by_hand, in_block, with_block
 from mnemic.search.space.space import load_space
-from mnemic.search.study.confirm import by_hand
 from mnemic.search.study.isolated import Answer, Failure
 from mnemic.search.study.sweep import sweep
 from mnemic.search.study.training import Run

@@ -18,11 +18,11 @@ from mnemic.errors import InvalidSpec, UsageError
 from mnemic.models.device import demand_device
 from mnemic.models.files import claim, write_json
 from mnemic.search.report.entries import Entry, plain, plain_spec, read, stored
+from mnemic.search.space.one_block import by_hand, fitted
 from mnemic.search.space.settings import Rung, Settings
 from mnemic.search.space.space import Space, differing
 from mnemic.search.study import work
 from mnemic.search.study.budget import beyond, bounds
-from mnemic.search.study.confirm import by_hand, fitted
 from mnemic.search.study.isolated import Bounds, Failure, isolated
 from mnemic.search.study.scores import by_seed
 from mnemic.search.study.side_by_side import side_by_side

@@ -12,8 +12,9 @@ from mnemic.dsl.hashing import spec_hash
 from mnemic.models.files import replacing
 from mnemic.search.report.best import best_spec, write_best
 from mnemic.search.report.ranking import Ranked, beaten, ranked, verdict
+from mnemic.search.space.one_block import by_hand
 from mnemic.search.space.space import Space
-from mnemic.search.study.confirm import Confirmed, by_hand, confidence, confirm, confirmed
+from mnemic.search.study.confirm import Confirmed, confidence, confirm, confirmed
 from mnemic.search.study.records import Record
 from mnemic.search.study.rivals import rivals
 from mnemic.search.study.scores import Interval

@@ -15,8 +15,9 @@ from mnemic.dsl.memory import Memory, Nonparametric
 from mnemic.dsl.spec import Spec
 from mnemic.dsl.texts import texts
 from mnemic.errors import InvalidSpec, Issue
-from mnemic.search.space.choices import choices, parse
+from mnemic.search.space.choices import parse
 from mnemic.search.space.contradictions import contradictions
+from mnemic.search.space.known import chosen
 from mnemic.search.space.space import Space
 
 OWN: Final = ("scale",)
@@ -37,8 +38,7 @@ def with_block(space: Space, source: str) -> Space:
     """
     block = load(source).block
     written = {str(key): node for key, node in space.root.items}
-    chosen = [name for name, _, _ in choices(written["block"])] if "block" in written else []
-    if chosen:
+    if chosen(written.get("block")):
         where = Layers((space.document,)).where(("block",))
         message = f"the space chooses here, and --block {source} fixes the block of every point"
         raise InvalidSpec([Issue(message, where, hint="leave out --block, or the choices")])
@@ -52,6 +52,24 @@ def with_block(space: Space, source: str) -> Space:
     root, wrong = parse(document, spec)
     assert not wrong  # the space has been read with the same choices
     return replace(space, document=document, root=root)
+
+
+def by_hand(space: Space, name: str) -> Spec:
+    """Load a spec by name or path, in the space's block; see `fitted`."""
+    return fitted(space, load(name))
+
+
+def fitted(space: Space, spec: Spec) -> Spec:
+    """Return the spec in the space's block, where there is one and nothing is chosen in it.
+
+    Raises:
+        InvalidSpec: the spec and the block contradict each other.
+    """
+    items = {str(key): node for key, node in space.root.items}
+    if "block" not in items or chosen(items["block"]):
+        return spec
+    block = load({"name": "block", "block": space.document.data["block"]}).block
+    return in_block(spec, block, space.settings.model.dim)
 
 
 def in_block(spec: Spec, block: Block, dim: int) -> Spec:

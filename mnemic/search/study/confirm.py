@@ -11,12 +11,9 @@ from threading import Event, Lock
 from typing import Final
 
 from mnemic.dsl.hashing import spec_hash
-from mnemic.dsl.load import load
 from mnemic.dsl.spec import Spec
 from mnemic.models.device import demand_device
 from mnemic.models.files import write_json
-from mnemic.search.space.known import chosen
-from mnemic.search.space.one_block import in_block
 from mnemic.search.space.settings import Rung, Settings
 from mnemic.search.space.space import Space
 from mnemic.search.study import work
@@ -50,24 +47,6 @@ class Confirmed:
     def skill(self) -> Interval | None:
         """The mean skill over tasks with its interval over seeds; None without runs."""
         return interval(by_seed(self.runs)) if self.runs else None
-
-
-def by_hand(space: Space, name: str) -> Spec:
-    """Load a spec by name or path, in the space's block; see `fitted`."""
-    return fitted(space, load(name))
-
-
-def fitted(space: Space, spec: Spec) -> Spec:
-    """Return the spec in the space's block, where there is one and nothing is chosen in it.
-
-    Raises:
-        InvalidSpec: the spec and the block contradict each other.
-    """
-    items = {str(key): node for key, node in space.root.items}
-    if "block" not in items or chosen(items["block"]):
-        return spec
-    block = load({"name": "block", "block": space.document.data["block"]}).block
-    return in_block(spec, block, space.settings.model.dim)
 
 
 def confirm(

@@ -8,10 +8,10 @@ from pathlib import Path
 from mnemic.dsl.catalogue import names
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec
+from mnemic.search.space.one_block import by_hand
 from mnemic.search.space.space import Space
 from mnemic.search.study import work
 from mnemic.search.study.budget import beyond, bounds
-from mnemic.search.study.confirm import by_hand
 from mnemic.search.study.isolated import Bounds, Failure, isolated
 
 ALL = "all"

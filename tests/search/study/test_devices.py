@@ -9,9 +9,9 @@ from mnemic.models.device import Place
 from mnemic.search.report.pareto import fronts, page, timed
 from mnemic.search.report.points import Point
 from mnemic.search.report.standings import _time
+from mnemic.search.space.one_block import by_hand
 from mnemic.search.space.space import load_space
 from mnemic.search.study import training, work
-from mnemic.search.study.confirm import by_hand
 from mnemic.search.study.scores import device_of
 from mnemic.search.study.training import Run
 
