@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from mnemic.codegen.support.seeded import seeded
 from mnemic.pipeline import Compiled
 
 Tensors = dict[str, Tensor]
@@ -17,8 +18,7 @@ def arguments(
     begin, so keys and gates are those of a first training step on x [1, T, dim]. Of a hybrid it is
     the memory's part.
     """
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with seeded(seed):
         layer = compiled.layer(x.shape[-1], heads=heads).double()
     with torch.no_grad():
         found = {name: t.detach() for name, t in layer.arguments(x).items()}

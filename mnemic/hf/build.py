@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
+from mnemic.codegen.support.seeded import seeded
 from mnemic.dsl.spec import Spec
 from mnemic.dsl.writing import short
 from mnemic.errors import UsageError
@@ -61,8 +60,7 @@ def make_model(config: MnemicConfig, seed: int = 0) -> MnemicForCausalLM:
         InvalidSpec: a spec that is derived but not compiled.
         UsageError: sizes that do not go together.
     """
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with seeded(seed):
         try:
             return MnemicForCausalLM(config)
         except ValueError as error:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mnemic.codegen.support.seeded import seeded
 from mnemic.hf.cache_mnemic import MnemicCache
 from mnemic.hf.configuration_mnemic import MnemicConfig
 from mnemic.hf.modeling_mnemic import MnemicForCausalLM
@@ -40,8 +41,7 @@ def run_checks(config: MnemicConfig) -> tuple[Check, ...]:
     """
     settings = config.to_dict() | {"layers": list(config.memories or {}), "vocab_size": 64}
     small = MnemicConfig(**{k: x for k, x in settings.items() if not k.endswith("token_id")})
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
+    with seeded(0):
         model = MnemicForCausalLM(small).double().eval()
         nn.init.normal_(model.get_input_embeddings().weight)
         tokens = torch.randint(64, (2, TOKENS))

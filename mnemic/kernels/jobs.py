@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mnemic.codegen.support.seeded import seeded
 from mnemic.codegen.support.versions import ALONE
 from mnemic.kernels.counting import counted, size
 from mnemic.kernels.limits import target
@@ -200,8 +201,7 @@ class Subject:
         layer_type = module.Layer
         groups = layer_type.grouped()
         dim = max(16, 2 * heads) * groups
-        with torch.random.fork_rng():
-            torch.manual_seed(0)
+        with seeded(0):
             value = layer_type.rule.signature.values(width, width)
             layer = layer_type(dim, heads=heads * groups, key_dim=width, value_dim=value)
             x = torch.randn(BATCH, layer.at_most(max(TOKENS, 2 * layer.period)), dim)

@@ -9,6 +9,7 @@ from typing import Literal, cast, overload
 import torch
 from torch import Tensor, nn
 
+from mnemic.codegen.support.seeded import seeded
 from mnemic.errors import Issue, UsageError, format_issue, nearest
 from mnemic.models.block import Block
 from mnemic.models.contract import MakeLayer, State
@@ -185,8 +186,7 @@ class LanguageModel(nn.Module):
 
 def build(options: ModelOptions, make_layer: MakeLayer, seed: int = 0) -> LanguageModel:
     """Make a model whose initial parameters follow from the seed alone; torch's stream is kept."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with seeded(seed):
         return LanguageModel(options, make_layer)
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from mnemic.codegen.support.seeded import reseed, seeded
 from mnemic.errors import CheckFailed, UsageError
 from mnemic.models import curve, result
 from mnemic.models.checkpoint import Checkpoint
@@ -78,7 +79,7 @@ def train(
         )
     demand_device(options.device)
     _prepare(run_dir, existing)
-    with _threads(options.threads), torch.random.fork_rng():
+    with _threads(options.threads), seeded(options.seed, options.device):
         told = result.plain(metadata)
         run = _Run(model, task, options, run_dir, progress or Silent(), told, picture)
         return run.to_the_end()
@@ -97,7 +98,6 @@ class _Run:
         metadata: dict[str, Any],
         picture: bool,
     ) -> None:
-        torch.manual_seed(options.seed)
         decoder = task.decoder(model.options.dim)
         model.decoder = None if decoder is None else model.decoder or decoder
         self.model = model.to(options.device)
@@ -111,7 +111,7 @@ class _Run:
         self.losses: list[float] = []
         self.points: list[curve.Point] = []
         self.seconds_before = 0.0
-        torch.manual_seed(options.seed)
+        reseed(options.seed, options.device)
         if (folder / CHECKPOINT).exists():
             self.restore(Checkpoint.load(folder / CHECKPOINT))
         self.began = time.monotonic()

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from mnemic.bench.store import versions as plain_versions
+from mnemic.codegen.support.seeded import seeded
 from mnemic.dsl.hashing import spec_hash
 from mnemic.hf.build import make_config, make_model
 from mnemic.hf.pattern import sources
@@ -70,8 +71,7 @@ def _transformer(shape: Shape, seed: int) -> nn.Module:
     with torch.device("meta"):
         whole = parameters(make(NAMED_AFTER, shape))
         one, two = (parameters(LlamaForCausalLM(_llama(shape, hidden))) for hidden in (1, 2))
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with seeded(seed):
         hidden = max(1, round((whole - one) / (two - one) + 1))
         found: nn.Module = LlamaForCausalLM(_llama(shape, hidden))
         return found

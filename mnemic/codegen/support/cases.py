@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from . import versions
+from .seeded import seeded
 from .sequence import SequenceLayer
 
 Tensors = dict[str, Tensor]
@@ -145,8 +146,7 @@ def continued(
 def drawn(layer_type: type[SequenceLayer], wanted: Plan, tokens: int) -> tuple[Tensors, Tensors]:
     """Return arguments and parameters of a layer as it starts, in float64."""
     layer = made(layer_type, wanted, wanted.width)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
+    with seeded(1):
         x = torch.randn(wanted.batch, tokens, layer.dim, dtype=torch.float64)
     with torch.no_grad():
         arguments, params = layer.arguments(x), layer.params()
@@ -162,8 +162,7 @@ def made(layer_type: type[SequenceLayer], wanted: Plan, width: int) -> Any:
     value = (wanted.value or width) if width == wanted.width else width
     value = layer_type.rule.signature.values(width, value)
     options: Any = {"heads": wanted.heads * groups, "key_dim": width}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with seeded(0):
         return layer_type(16 * groups, **options, value_dim=value).double()
 
 

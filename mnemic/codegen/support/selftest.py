@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .arguments import ArgumentError
+from .seeded import seeded
 from .sequence import SequenceLayer
 
 TOLERANCE = 1e-9
@@ -46,8 +47,7 @@ def run(layer_type: type[SequenceLayer]) -> bool:
 
 def checks(layer_type: type[SequenceLayer]) -> Iterator[Check]:
     """Yield every check of a compiled rule and its layer."""
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
+    with seeded(0):
         heads = 2 * layer_type.grouped()
         dim = DIM * layer_type.grouped()
         value = layer_type.rule.signature.values(HEAD, HEAD)

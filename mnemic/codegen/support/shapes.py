@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .seeded import seeded
 from .sequence import SequenceLayer
 from .timing import Step
 
@@ -56,8 +57,7 @@ class Subject:
     def given(self) -> tuple[Tensors, Tensors]:
         """Arguments and parameters of a layer as it starts, on random input."""
         shape, groups = self.shape, self.layer_type.grouped()
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            torch.manual_seed(0)
+        with seeded(0), torch.no_grad():
             value = self.layer_type.rule.signature.values(shape.key, shape.value)
             options: Any = {"heads": shape.heads * groups, "key_dim": shape.key}
             layer = self.layer_type(16 * groups, **options, value_dim=value)

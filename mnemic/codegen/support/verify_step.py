@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from . import fused, step, step_cut
+from .seeded import seeded
 
 BEFORE, TOKENS = 5, 12
 """Tokens before the first step, and steps. More come before where intervals are longer."""
@@ -67,8 +68,7 @@ def tried(
 def _sample(layer: Any, dtype: torch.dtype, device: torch.device, batch: int) -> Sample:
     found = memory_of(layer).to(device=device, dtype=dtype).to(torch.float64)
     before = found.period - BEFORE if found.period > BEFORE else BEFORE
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
+    with seeded(1):
         tokens = found.at_most(before + TOKENS)
         x = torch.randn(batch, tokens, found.dim, dtype=torch.float64)
     x = x.to(dtype).to(device=device, dtype=torch.float64)
