@@ -71,11 +71,11 @@ def _derive(problem: Problem) -> Rule:
     loss_error = error_signal.derive(problem.loss, getattr(spec.bias, "smooth", None))
     sense.check(problem, loss_error)
     series.check(problem)
-    with asked_at("optimizer.rate" if spec.optimizer.rate.normalized else "optimizer.method"):
-        step = _step(problem, loss_error)
     own = _own_rate(problem)
-    with asked_at(_place_of_retention(spec)):
-        retained = _retained(problem, step.rate if own == sp.oo else own)
+    with asked_at(_place_of_retention(spec)):  # an infinite step takes a global term once
+        retained = _retained(problem, sp.Integer(1) if own == sp.oo else own)
+    with asked_at("optimizer.rate" if spec.optimizer.rate.normalized else "optimizer.method"):
+        step = _step(problem, loss_error, retained)
     complexes.check(problem, step.error, retained)
     per = {s.symbol: s.per for s in problem.scalars}
     with asked_at("features"):
@@ -183,7 +183,9 @@ def decays_of(problem: Problem) -> tuple[Any, Any]:
     return alpha, beta
 
 
-def _step(problem: Problem, error: error_signal.ErrorSignal) -> steps.Step:
+def _step(
+    problem: Problem, error: error_signal.ErrorSignal, retained: retention.Retained
+) -> steps.Step:  # fmt: skip
     optimizer = problem.spec.optimizer
     rate = problem_rate(problem, _own_rate(problem))
     many = len(network(problem.spec.memory).matrices) > 1
@@ -202,7 +204,26 @@ def _step(problem: Problem, error: error_signal.ErrorSignal) -> steps.Step:
         return steps.plain(error, rate)
     if optimizer.rate.normalized:
         return steps.normalized(error, rate)
-    return STEPS.get(optimizer.method, steps.plain)(error, rate)
+    if optimizer.method in STEPS:
+        return STEPS[optimizer.method](error, rate, _held(problem, retained))
+    return steps.plain(error, rate)
+
+
+def _held(problem: Problem, retained: retention.Retained) -> steps.Held:
+    """Return what retention leaves of a prediction, where it solves the step too."""
+    link = retained.link
+    moving = {s.symbol for s in problem.scalars if s.declared.origin == "input"}
+    factor = sp.nan if link.expr is None else sp.cancel(link.expr / sym.a)
+    linear = retained.mode == "dual" and link.normaliser == "none" and factor is not sp.nan
+    if not linear or factor.has(sym.a) or factor.free_symbols & moving:
+        method = problem.spec.optimizer.method
+        raise steps.Refused(
+            f"the method '{method}' solves the loss and the retention together, which is derived "
+            "for a retention whose link is a constant times the dual: ½‖W − W′‖² with a decay or "
+            "an l2 term. With any other each entry's minimum depends on all: use gd or momentum, "
+            "which solve it beside the loss's gradient"
+        )
+    return steps.Held(retained.decay, factor * retained.gain)
 
 
 def _check_unrounded(problem: Problem) -> None:

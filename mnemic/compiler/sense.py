@@ -102,12 +102,27 @@ def undefined(expr: Any, symbol: Any) -> str | None:
         return None
     free = sorted(expr.free_symbols - {symbol}, key=str)
     near = sampler(expr, [symbol, *free])
-    found = [near(x, *[0.7] * len(free)) for x in (1e-4, -1e-4, 1e-6)]
+    found = [near(x, *[0.7] * len(free)) for x in (1e-4, 1e-6, -1e-6)]
     values = [x for x in found if x is not None and abs(x) < BLOWN_UP]
-    if len(values) < len(found) or not _alike(values[0], values[2]):
+    if len(values) < len(found) or not _alike(values[0], values[1]):
         return "infinite"
-    same = _alike(values[0], values[1])
-    return f"0/0, with the limit {round(values[0], 3) + 0.0:g}" if same else "0/0, and a jump"
+    same = _alike(values[1], values[2])
+    return f"0/0, with the limit {round(values[1], 3) + 0.0:g}" if same else "0/0, and a jump"
+
+
+def endless(expr: Any, symbol: Any) -> bool:
+    """Return whether an expression grows without bound towards zero, from either side.
+
+    >>> endless(1 / sp.sqrt(sp.Max(sym.x, 0)), sym.x), endless(sp.sqrt(sp.Abs(sym.x)), sym.x)
+    (True, False)
+    """
+    free = sorted(expr.free_symbols - {symbol}, key=str)
+    near = sampler(expr, [symbol, *free])
+    for side in (1, -1):
+        far, close = (near(side * x, *[0.7] * len(free)) for x in (1e-6, 1e-12))
+        if far is not None and (close is None or abs(close) > 1.5 * abs(far) + 1):
+            return True
+    return False
 
 
 def _alike(x: float, y: float) -> bool:

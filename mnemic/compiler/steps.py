@@ -3,6 +3,7 @@
 With prediction y = W′φ and κ = ‖φ‖², the implicit step W = W′ − δ e(Wφ)φᵀ changes the prediction
 to the root z of z = y − δκ e(z); a gradient step with the error (y − z)/(δκ) does the same. That
 error is s = e(z) itself, the root of s = e(y − δκ s), which has digits where κ or δ vanishes.
+Beside a retention that is linear in W the step is solved jointly: see ``Held``.
 """
 
 from collections.abc import Mapping
@@ -39,20 +40,34 @@ class Step:
     reason: str
 
 
+@dataclass(frozen=True)
+class Held:
+    """What retention leaves of a prediction, z = past·y − κ·gain·δ e, as it solves the step too.
+
+    From W = μ(decay A′ − gain δ e φᵀ), the minimiser of δ ℓ(Wφ) beside a retention whose link is
+    μ times the dual, with W′ = μ A′: ``past`` is decay and ``gain`` μ times gain.
+    """
+
+    past: Any = sp.Integer(1)
+    gain: Any = sp.Integer(1)
+
+
 def plain(error: ErrorSignal, rate: Any) -> Step:
     """Return the step W = W′ − η e(W′φ) φᵀ."""
     return Step(error, rate, "one gradient step")
 
 
-def implicit(error: ErrorSignal, rate: Any) -> Step:
-    """Solve W = argmin δ ℓ(Wφ, v) + ½‖W − W′‖², or take its limit for δ → ∞.
+def implicit(error: ErrorSignal, rate: Any, held: Held) -> Step:
+    """Solve W = argmin δ ℓ(Wφ, v) + D_R(W, W′) + δ P(W), or take its limit for δ → ∞.
 
-    In closed form where the stationarity is a polynomial of low degree, else by its root.
+    ``held`` is what the retention R and P amounts to, ½‖W − W′‖² by default. In closed form where
+    the stationarity is a polynomial of low degree, else by its root.
     """
-    delta, closed = _size(error), _closed(error)
-    letter = "η" if rate.has(sym.coefficient("eta")) or delta != DELTA else "δ"
+    delta, closed = _size(error, held), _closed(error, held)
+    letter = "η" if rate.has(sym.coefficient("eta")) or error.signal.has(DELTA) else "δ"
     if rate == sp.oo:
-        limit = _nearest(error) if closed is None else sp.limit(delta * closed, delta, sp.oo)
+        _check_limit(held)
+        limit = _nearest(error, held) if closed is None else sp.limit(delta * closed, delta, sp.oo)
         if sp.sympify(limit).has(*ENDLESS):
             raise Refused(
                 "the loss has no lowest prediction: it falls without end along ŷ, so an implicit "
@@ -62,23 +77,46 @@ def implicit(error: ErrorSignal, rate: Any) -> Step:
         return Step(with_slope(sp.factor(limit)), sp.Integer(1), reason)
     if closed is not None:
         reason = (
-            f"the implicit step's stationarity z = ŷ − {letter}κ e(z), "
-            "solved for the new prediction z"
+            f"the implicit step's stationarity z = {_new_prediction(letter, held, 'e(z)')}, "
+            f"solved for the new prediction z{_factors(held)}"
         )
         return Step(with_slope(closed.subs(delta, rate)), rate, reason)
     reason = (
-        f"the error at the new prediction, e = ℓ′(ŷ − {letter}κ e): a root without a closed form, "
-        "and the only one since the loss is convex; found numerically"
+        f"the error at the new prediction, e = ℓ′({_new_prediction(letter, held, 'e')}): a root "
+        "without a closed form, and the only one since the loss is convex; found numerically"
+        f"{_factors(held)}"
     )
-    return Step(_rooted(error, rate), rate, reason)
+    return Step(_rooted(error, rate, held), rate, reason)
+
+
+def _new_prediction(letter: str, held: Held, error: str) -> str:
+    """Write past·ŷ − gain·δκ e, without factors of one."""
+    past, gain = ("" if x == 1 else name for x, name in ((held.past, "a·"), (held.gain, "b·")))
+    return f"{past}ŷ − {gain}{letter}κ {error}"
+
+
+def _factors(held: Held) -> str:
+    """Say what the letters of ``_new_prediction`` are."""
+    told = ["a W′"] * (held.past != 1) + ["b times the step"] * (held.gain != 1)
+    return f"; the retention leaves {' and '.join(told)}" if told else ""
+
+
+def _check_limit(held: Held) -> None:
+    """Refuse δ → ∞ beside a global term, which would grow with it and leave nothing of W′."""
+    if held.past != 1:
+        raise Refused(
+            "an infinite rate beside a global term makes both endless, and nothing of the last "
+            "memory is left: give a finite rate, or write the forgetting as retention.decay"
+        )
 
 
 DELTA = sym.coefficient("delta")
 
 
-def _size(error: ErrorSignal) -> Any:
-    """Return the rate while a step is solved for: δ, unless the loss has a δ of its own."""
-    return sp.Symbol("eta_", positive=True) if error.signal.has(DELTA) else DELTA
+def _size(error: ErrorSignal, held: Held) -> Any:
+    """Return the rate while a step is solved for: δ, unless the loss or the retention has a δ."""
+    taken = any(part.has(DELTA) for part in (error.signal, held.past, held.gain))
+    return sp.Symbol("eta_", positive=True) if taken else DELTA
 
 
 def check_convex(error: ErrorSignal, ranges: Mapping[Any, list[float]]) -> None:
@@ -111,33 +149,34 @@ def _gain(error: ErrorSignal) -> Any | None:
     return None if gain.has(sym.y, sym.v) else gain
 
 
-def _closed(error: ErrorSignal) -> Any | None:
-    """Return (y − z)/(δκ) with z = y − δκ e(z), where that has one closed root, else None."""
+def _closed(error: ErrorSignal, held: Held) -> Any | None:
+    """Return e(z) with z = past·y − gain·δκ e(z), where that has one closed root, else None."""
     if error.uses_norm or error.signal.has(sp.Piecewise, sp.Abs, sp.sign, sp.Max):
         return None
-    z, delta = sp.Symbol("z", real=True), _size(error)
-    equation = z - sym.y + delta * sym.kappa * error.signal.subs(sym.y, z)
+    z, delta = sp.Symbol("z", real=True), _size(error, held)
+    size = held.gain * delta * sym.kappa
+    equation = z - held.past * sym.y + size * error.signal.subs(sym.y, z)
     numerator = sp.numer(sp.together(equation))
     if not numerator.is_polynomial(z) or sp.degree(numerator, z) > LARGEST_DEGREE:
         return None
     found = [r for r in sp.solve(equation, z) if not r.has(sp.I)]
     if len(found) != 1:
         return None
-    return sp.factor(simplified((sym.y - found[0]) / (delta * sym.kappa)))
+    return sp.factor(simplified((held.past * sym.y - found[0]) / size))
 
 
-def _nearest(error: ErrorSignal) -> Any:
+def _nearest(error: ErrorSignal, held: Held) -> Any:
     """Return (ŷ − u)/κ with u the loss's one minimiser; raise Refused without one."""
     gain = _gain(error)
     if gain is not None:
-        return RESIDUAL / sym.kappa
+        return RESIDUAL / (held.gain * sym.kappa)
     lowest = _minimiser(error.signal)
     if lowest is None:
         raise Refused(
             "the limit δ → ∞ of an implicit step goes to the loss's minimiser, which is "
             "missing or has no one closed form here: give a finite rate"
         )
-    return (sym.y - lowest) / sym.kappa
+    return (sym.y - lowest) / (held.gain * sym.kappa)
 
 
 def _minimiser(signal: Any) -> Any | None:
@@ -155,21 +194,28 @@ def _minimiser(signal: Any) -> Any | None:
     return found[0] if len(found) == 1 else None
 
 
-def _rooted(error: ErrorSignal, rate: Any) -> ErrorSignal:
-    """Return s = e(y − δκ s) by coordinate; for a radial loss along the residual, in place of n."""
-    size, gain = rate * sym.kappa, _gain(error)
+def _rooted(error: ErrorSignal, rate: Any, held: Held) -> ErrorSignal:
+    """Return s = e(past·y − gain·δκ s) by coordinate; for a radial loss along the residual, in
+    place of n."""
+    size, gain = held.gain * rate * sym.kappa, _gain(error)
     known = sp.oo if error.bound is None else error.bound
     steepest = known if known.is_number and known.is_finite else sp.oo
     if gain is not None:
+        if held.past != 1:
+            raise Refused(
+                "an implicit step of a loss of ‖ŷ − v‖ beside a global term depends on what that "
+                "leaves of ŷ, and no longer on ‖ŷ − v‖ alone: use gd, or a loss by coordinate"
+            )
         shrunk = new_error(_odd(gain * sym.n), PLACE, sym.n, size, steepest=steepest) / sym.n
         radial = sp.diff(shrunk, sym.n) / sym.n
         return ErrorSignal(shrunk * RESIDUAL, shrunk, radial, largest_slope(shrunk * sym.y))
     moved = error.signal.subs(sym.y, sym.e + sym.v)
     moved = sp.expand(moved) if moved.has(sym.v) else moved
     if moved.has(sym.v):
-        signal = new_error(error.signal, sym.y, sym.y, size, steepest=steepest)
+        signal = new_error(error.signal, sym.y, held.past * sym.y, size, steepest=steepest)
     else:
-        signal = new_error(moved, sym.e, RESIDUAL, size, steepest=steepest)
+        reach = RESIDUAL if held.past == 1 else held.past * sym.y - sym.v
+        signal = new_error(moved, sym.e, reach, size, steepest=steepest)
     return ErrorSignal(signal, sp.diff(signal, sym.y), sp.Integer(0), largest_slope(signal))
 
 
@@ -181,8 +227,14 @@ def _odd(slope: Any) -> Any:
     return sp.sign(PLACE) * slope.subs(sym.n, sp.Abs(PLACE))
 
 
-def flow(error: ErrorSignal, rate: Any) -> Step:
+def flow(error: ErrorSignal, rate: Any, held: Held) -> Step:
     """Return the gradient flow dW/ds = −e(Wφ)φᵀ followed for the time η, exactly."""
+    if held != Held():
+        raise Refused(
+            "the gradient flow is solved for the loss beside ½‖W − W′‖² alone: a retention would "
+            "flow with it. Write method: implicit, which is solved jointly with an l2 term, gd, or "
+            "the forgetting as retention.decay"
+        )
     if error.constant:
         return Step(error, rate, "dz/ds = −κ e with an error that no prediction enters: one step")
     if not error.affine:

@@ -80,7 +80,21 @@ def to_sympy(tree: Node, names: Mapping[str, Any]) -> Any:
 
 def read(text: str, names: Mapping[str, Any]) -> Any:
     """Parse ``text`` and convert it, its symbols being the keys of ``names``."""
-    return to_sympy(parse(text, list(names)).tree, names)
+    return to_sympy(parse(text, list(names)).tree, names).replace(_is_cut, _branched)
+
+
+def _is_cut(node: Any) -> bool:
+    """Return whether a node is a power of max(u, 0) that is no whole one."""
+    if not (node.is_Pow and isinstance(node.base, sp.Max) and node.exp.is_number):
+        return False
+    return bool(0 in node.base.args and node.exp > 0 and not node.exp.is_integer)
+
+
+def _branched(power: Any) -> Any:
+    """Write max(u, 0)^p as u^p where u > 0 and 0 elsewhere, where it is flat: as a product of
+    derivatives its slope there would be 0·∞."""
+    inner = sp.Max(*(u for u in power.base.args if u != 0))
+    return sp.Piecewise((inner**power.exp, inner > 0), (0, True))
 
 
 SMALL = 40

@@ -127,8 +127,9 @@ class OptimizerEntry(Entry):
     method: Method = Field(
         default="gd",
         description="gd: a gradient step; momentum: of averaged gradients; implicit: the proximal "
-        "step; exact: the minimiser over the past; muon: orthogonalised momentum; "
-        f"{OF_EACH}flow: the gradient flow for a time η; batch: full-batch steps; "
+        "step, solved together with an l2 term of the retention; exact: the minimiser over the "
+        "past; muon: orthogonalised momentum; "
+        f"{OF_EACH}flow: the gradient flow of the loss for a time η; batch: full-batch steps; "
         "nonparametric: the pairs are kept",
     )
     rate: Annotated[Rate, BeforeValidator(_rate, json_schema_input_type=float | str | Rate)] = (

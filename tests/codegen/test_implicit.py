@@ -85,14 +85,22 @@ LOSSES = [
 ]
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("loss", LOSSES)
-def test_forms_and_interpreter_agree(loss: str) -> None:
-    case = compiled(spec(loss))
+PENALTY = {"retention": {"global": {"l2": "token"}}}
+
+
+@pytest.mark.some(3)
+@pytest.mark.parametrize(
+    ("loss", "more"),
+    [*((loss, {}) for loss in LOSSES), ("log(cosh(e))", PENALTY), ("softplus(y) - v*y", PENALTY),
+     ("e**2/2", PENALTY), ("log(cosh(e))", {"retention": {"local": {"bregman": "3*w**2"}}})],
+)  # fmt: skip
+def test_forms_and_interpreter_agree(loss: str, more: dict[str, Any]) -> None:
+    case = compiled(spec(loss, **more))
     arguments = inputs(case, 11)
     first = run(case, arguments, "recurrent")
-    agree(run(case, arguments, "chunk", chunk_size=4), first)
-    agree(run(case, arguments, (("chunk", 6), ("recurrent", 5))), first)
+    if "chunk" in case.forms:
+        agree(run(case, arguments, "chunk", chunk_size=4), first)
+        agree(run(case, arguments, (("chunk", 6), ("recurrent", 5))), first)
     leaves = {n: x.clone().requires_grad_() for n, x in arguments.items()}
     out, _ = interpreted(case, leaves)
     assert error(first.out, out) <= 1e-9

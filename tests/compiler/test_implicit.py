@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import sympy as sp
 import torch
+from scipy.optimize import minimize
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare.verdict import judge
@@ -15,6 +17,7 @@ from mnemic.compiler.explain.stability import stability
 from mnemic.compiler.implicit import NewErrorBase, new_error, roots_of
 from mnemic.compiler.oracle import verify_error
 from mnemic.compiler.oracle.evaluate import evaluate
+from mnemic.compiler.oracle.interpret import interpret
 from mnemic.compiler.oracle.verify import verify
 from mnemic.compiler.rule import Rule
 from mnemic.dsl.load import load
@@ -45,6 +48,8 @@ def test_the_step_is_the_minimiser_of_the_problem_as_written(loss: str) -> None:
 def test_a_kink_is_where_a_bisection_of_the_objective_finds_it(loss: str) -> None:
     assert verify_error.step(rule(loss)) < 1e-12
     assert verify_error.slope(rule(loss)) < 1e-12
+    kept = {"local": {"bregman": "2*w**2"}, "global": {"l2": 0 if "n" in loss else 0.3}}
+    assert verify_error.step(rule(loss, retention=kept)) < 1e-12
 
 
 @pytest.mark.some(2)
@@ -53,14 +58,81 @@ def test_a_kink_is_where_a_bisection_of_the_objective_finds_it(loss: str) -> Non
     [
         {"memory": "diagonal", "retention": {"decay": "token"}},
         {"weights": "token", "features": "relu"},
-        {"features": "relu", "retention": {"local": {"bregman": "cosh(w)"}}},
+        {"features": "relu", "retention": {"local": {"bregman": "3*w**2"}}},
+        {"retention": {"global": {"l2": "token"}}},
+        {"retention": {"global": {"l2": 0.4}}, "weights": "token", "bias": {"kind": "l2"}},
+        {"retention": {"global": {"l2": 0.3}, "view": "ftrl"}},
         {"coefficients": {"a": "token"}, "bias": {"expr": "log(cosh(e)) + a*e**4"}},
     ],
 )
 def test_beside_the_other_axes(more: dict[str, Any]) -> None:
     found = rule(more.pop("bias", {"expr": "exp(e)-e-1"}), **more)
-    assert roots_of(found.error.signal)
+    assert roots_of(found.error.signal) or found.error.affine
     assert all(check.passed for check in verify(found))
+
+
+LOSSES = {
+    "e**2/2": lambda e: e @ e / 2,
+    "log(cosh(e))": lambda e: np.log(np.cosh(e)).sum(),
+    "exp(e) - e - 1": lambda e: (np.exp(e) - e - 1).sum(),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(
+    ("retention", "local", "penalty"),
+    [({"global": {"l2": 0.7}}, 0.5, 0.35), ({"local": {"bregman": "2*w**2"}}, 2.0, 0.0),
+     ({"global": {"l2": 0.7}, "local": {"bregman": "2*w**2"}}, 2.0, 0.35)],
+)  # fmt: skip
+def test_beside_a_sum_of_squares_the_step_is_the_minimum_of_both(
+    loss: str, retention: dict[str, Any], local: float, penalty: float
+) -> None:
+    """W = argmin δ ℓ(Wk − v) + local ‖W − W′‖² + δ penalty ‖W‖², by SciPy, token by token."""
+    chance = np.random.default_rng(0)
+    found = rule(loss, retention=retention)
+    k, v = chance.normal(size=(3, 4)), chance.normal(size=(3, 2))
+    delta, w, told = chance.uniform(0.5, 2, 3), np.zeros((2, 4)), []
+    for t in range(3):
+        past = w
+
+        def objective(flat: Any, t: int = t, past: Any = past) -> float:
+            now = flat.reshape(2, 4)
+            loss_at = LOSSES[loss](now @ k[t] - v[t])
+            kept = local * ((now - past) ** 2).sum()
+            return float(delta[t] * (loss_at + penalty * (now**2).sum()) + kept)
+
+        flat = minimize(objective, past.ravel(), method="BFGS", options={"gtol": 1e-9}).x
+        w = flat.reshape(2, 4)
+        told.append(w @ k[t])
+    given = [torch.tensor(x)[None, :, None] for x in (k, k, v)]
+    y, _ = interpret(found, *given, {"delta": torch.tensor(delta)[None, :, None]})
+    assert np.abs(y[0, :, 0].numpy() - np.stack(told)).max() < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("retention", "words"),
+    [
+        ({"global": {"elastic": {"l1": 0.1, "l2": 0.2}}}, "solves the loss and the retention"),
+        ({"local": {"bregman": "cosh(w)"}}, "solves the loss and the retention together"),
+        ({"constraint": {"kind": "ball", "radius": 0.3}}, "solves the loss and the retention"),
+        ({"global": {"l2": 0.3}}, "an infinite rate beside a global term"),
+    ],
+)
+def test_a_retention_that_couples_with_the_step_is_refused(
+    retention: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InvalidSpec, match=words) as caught:
+        rule({"kind": "l2"}, retention=retention,
+             optimizer={"rate": float("inf") if "infinite" in words else "token"})  # fmt: skip
+    assert caught.value.issues[0].where.endswith("optimizer.method")
+
+
+def test_beside_a_global_term_a_radial_loss_and_a_flow_are_refused() -> None:
+    retention = {"global": {"l2": 0.3}}
+    with pytest.raises(InvalidSpec, match="no longer on ‖ŷ − v‖ alone"):
+        rule("log(cosh(n))", retention=retention)
+    with pytest.raises(InvalidSpec, match="a retention would flow with it"):
+        rule({"kind": "l2"}, retention=retention, optimizer={"method": "flow"})
 
 
 @pytest.mark.parametrize("loss", ["l2", "-y*v", "exp(v)*e**2"])

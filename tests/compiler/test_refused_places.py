@@ -1,6 +1,7 @@
 """What is not derived: some spec meets every refusal, told at the entry that asks for it."""
 
 import ast
+import math
 import traceback
 from functools import cache
 from pathlib import Path
@@ -70,6 +71,17 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     }),
     ("retention.constraint", {
         "retention": {"local": {"bregman": "cosh(w)"}, "constraint": {"kind": "ball", "radius": 1}},
+    }),
+    ("optimizer.method", {"optimizer": IMPLICIT, "retention": {"local": {"bregman": "cosh(w)"}}}),
+    ("optimizer.method", {
+        "optimizer": {**IMPLICIT, "rate": math.inf}, "retention": {"global": {"l2": 0.1}},
+    }),
+    ("optimizer.method", {
+        "optimizer": IMPLICIT, "retention": {"global": {"l2": 0.1}},
+        "bias": {"expr": "log(cosh(n))"},
+    }),
+    ("optimizer.method", {
+        "optimizer": {**IMPLICIT, "method": "flow"}, "retention": {"global": {"l2": 0.1}},
     }),
     ("retention.global", {
         "optimizer": "exact", "weights": {"kind": "geometric", "gamma": "token"},

@@ -156,6 +156,23 @@ def test_features_without_a_number_at_zero_warn(features: str, told: str) -> Non
     assert not [x for x in warned(rule(features={"expr": "x + sin(x)"})) if "at x = 0" in x]
 
 
+@pytest.mark.parametrize("features", ["sqrt(x)", "x**0.3", "log1p(sqrt(x))"])
+def test_features_without_a_slope_at_zero_warn(features: str) -> None:
+    cut = {"key": "relu", "query": "relu"}
+    (line,) = (x for x in warned(rule(features={"expr": features}, block=cut)) if "x = 0" in x)
+    assert "have no slope at x = 0 (infinite)" in line
+
+
+@pytest.mark.parametrize("features", ["sqrt(abs(x))", "sqrt(relu(x))", "max(x, 0)**0.3", "x**3"])
+def test_features_that_are_flat_at_zero_do_not(features: str) -> None:
+    assert not [x for x in warned(rule(features={"expr": features})) if "at x = 0" in x]
+
+
+def test_a_logarithm_that_x_makes_vanish_has_a_limit_and_no_jump() -> None:
+    (line,) = (x for x in warned(rule(features={"expr": "x*log(abs(x))"})) if "at x = 0" in x)
+    assert "with the limit 0" in line
+
+
 PAIRS = {"weights": "similarity", "window": "all", "optimizer": "nonparametric"}
 
 INTERPOLATED = {
@@ -182,6 +199,8 @@ def of_layers(activation: str) -> dict[str, Any]:
     (INTERPOLATED, "d2 = 0"),
     (of_layers("sqrt(abs(x))"), r"no slope at x = 0 \(infinite\)"),
     (of_layers("abs(x)**1.5"), "a slope that has none itself at x = 0"),
+    (of_layers("sqrt(relu(x))"), r"no slope at x = 0 \(infinite\)"),
+    (of_layers("relu(x)**1.5"), "a slope that has none itself at x = 0"),
     (of_layers("sin(x)/x"), "is no number at x = 0 .*with the limit 1"),
 ])  # fmt: skip
 def test_what_has_no_number_or_slope_at_zero_is_told(more: dict[str, Any], told: str) -> None:

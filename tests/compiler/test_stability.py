@@ -319,6 +319,8 @@ RULES: dict[str, dict[str, Any]] = {
     "polynomial": {"features": {"kind": "polynomial", "degree": 2, "a": [1, 1, 0.5]}},
     "a polynomial's own": {"features": {"kind": "polynomial", "degree": 2, "a": [0, 0.3, 2]}},
     "sigmoid link": {"retention": {"local": {"bregman": "w*log(w) + (1-w)*log(1-w)"}}},
+    "a constant link": {"retention": {"local": {"bregman": "w**2/100"}}},
+    "a link found as a root": {"retention": {"local": {"bregman": "w**2/20 - log(cosh(w))/10**4"}}},
 }
 
 

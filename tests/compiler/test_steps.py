@@ -53,7 +53,7 @@ IMPLICIT = {"method": "implicit", "rate": "token"}
         {"retention": {"global": {"l2": 0.3}}, "optimizer": IMPLICIT},
         {
             "bias": {"expr": "log(cosh(e))"},
-            "retention": {"local": {"bregman": "cosh(w)"}, "global": {"l2": 0.3}},
+            "retention": {"local": {"bregman": "2*w**2"}, "global": {"l2": 0.3}},
             "optimizer": IMPLICIT,
         },
     ],

@@ -894,6 +894,12 @@ CASES: list[Case] = [
         {"block": {"hybrid": "context", "segment": 1}},
     ),
     (
+        "blocks.whole_groups",
+        {"block": {"heads": 4, "groups": 3}},
+        "block.heads",
+        {"block": {"heads": 6, "groups": 3}},
+    ),
+    (
         "blocks.window_of_attention",
         {"block": {"hybrid": "layer", "persistent": 2}},
         "block.attention_window",

@@ -214,6 +214,12 @@ def test_a_key_at_a_wrong_place_is_told_its_own(key: str, told: str | None) -> N
             " {c: token})",
         ),
         (
+            "name: x\nbias: l2\nretention: {local: {bregman: x**2}}\n",
+            "x.yaml:3:30: retention.local.bregman: unknown symbol (column 1): read 'x', allowed:"
+            " alpha, eta, w, pi, inf (it is a function of w; a coefficient of your own stands under"
+            " coefficients: {x: token})",
+        ),
+        (
             "name: x\nbias: {expr: k*e**2}\n",  # which no coefficient may be called
             "x.yaml:2:14: bias.expr: unknown symbol (column 1): read 'k', allowed: alpha, e, eta,"
             " n, v, y, pi, inf (in a loss y is the prediction ŷ, not the read-out; e = ŷ − v of a"

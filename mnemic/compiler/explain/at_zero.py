@@ -11,7 +11,7 @@ import sympy as sp
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.ranges import activation_of
 from mnemic.compiler.rule import Rule
-from mnemic.compiler.sense import undefined
+from mnemic.compiler.sense import endless, undefined
 from mnemic.dsl.memory import Glu, Mlp
 from mnemic.dsl.texts import memories
 
@@ -23,13 +23,24 @@ def warning(rule: Rule) -> str | None:
 
 def _of_features(rule: Rule) -> str | None:
     features = rule.problem.features
-    found = None if features is None else undefined(features, sym.x)
-    if found is None:
+    if features is None:
+        return None
+    where = (
+        "Channels are exactly zero where text is padded with zeros or an activation such as relu "
+        "cuts them, and "
+    )
+    found = undefined(features, sym.x)
+    if found is not None:
+        return (
+            f"The features are no number at x = 0 ({found}). {where}what follows is no number: "
+            "write features that have one there, without a quotient or a logarithm of x."
+        )
+    slope = undefined(sp.diff(features, sym.x), sym.x)
+    if slope != "infinite" or features.has(sp.Abs):  # whose roots are printed flat at zero
         return None
     return (
-        f"The features are no number at x = 0 ({found}). Channels are exactly zero where text is "
-        "padded with zeros or an activation such as relu cuts them, and what follows is no number: "
-        "write the features without dividing by x."
+        f"The features have no slope at x = 0 (infinite). {where}gradients through them are no "
+        "numbers: write relu(x) or abs(x) under the root, which are flat there."
     )
 
 
@@ -65,7 +76,10 @@ def _of_activations(rule: Rule) -> str | None:
         if isinstance(memory, Mlp | Glu):
             activation = activation_of(memory.activation)
             for order, (what, follows) in enumerate(told):
-                found = undefined(sp.diff(activation, sym.x, order), sym.x)
+                slope = sp.diff(activation, sym.x, order)
+                found = undefined(slope, sym.x)
+                if found is None and order and endless(slope, sym.x):
+                    found = "infinite"
                 if found is not None and (order == 0 or found == "infinite"):
                     return (
                         f"The memory's activation {memory.activation} {what} at x = 0 ({found}), "

@@ -158,19 +158,28 @@ def _under(rule: Rule, size: float, allowed: float) -> bool:
 
 
 def steepest_link(rule: Rule) -> Any | None:
-    """Return sup |link′| where it is at most one far out; else, and for coupled entries, None."""
+    """Return sup |link′|; None where it grows without end, or the link couples entries.
+
+    Of a link without a closed form, the inverse of ∇R, it is 1 / inf ∇²R.
+    """
     link = rule.retained.link
-    if link.expr is None or link.normaliser != "none":
+    if link.normaliser != "none":
         return None
-    slope = sp.diff(link.expr, sym.a)
-    free = sorted(slope.free_symbols - {sym.a}, key=str)
-    at = sampler(slope, [*free, sym.a])
-    sizes = [
-        [at(*(size for _ in free), z / 4) for z in range(-200, 201)]
-        for size in (0.001, 1.0, 1000.0)
-    ]
+    if link.expr is None:
+        if link.domain != (-sp.oo, sp.oo):
+            return None
+        slope, along = 1 / sp.diff(link.slope, sym.w), sym.w
+    else:
+        slope, along = sp.diff(link.expr, sym.a), sym.a
+    if not slope.has(along):
+        return sp.Abs(sp.nsimplify(slope, rational=True))
+    free = sorted(slope.free_symbols - {along}, key=str)
+    at = sampler(slope, [*free, along])
+    places = (*(z / 4 for z in range(-200, 201)), *(s * 10.0**p for s in (-1, 1) for p in (3, 6)))
+    sizes = [[at(*(size for _ in free), z) for z in places] for size in (0.001, 1.0, 1000.0)]
     if any(v is None for row in sizes for v in row):
         return None
-    peak = max(abs(v) for row in sizes for v in row if v is not None)
-    edge = max(abs(v) for row in sizes for v in (row[0], row[-1]) if v is not None)
-    return None if edge > 1 else sp.nsimplify(round(peak, 3), rational=True)
+    near = max(abs(v) for row in sizes for v in row[:-4] if v is not None)
+    far = max(abs(v) for row in sizes for v in row[-4:] if v is not None)
+    grows = far > 1.001 * near
+    return None if grows else sp.nsimplify(f"{near:.4g}", rational=True)

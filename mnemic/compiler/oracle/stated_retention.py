@@ -42,15 +42,29 @@ def retain(spec: Spec, pull: Tensor, rate: Tensor, names: Names) -> Tensor:
         return evaluate_text(entry.link.expr, point) + torch.zeros_like(pull)
     if entry.global_.norm is not None:
         return _squared_norm(pull, entry.global_.norm)
+    whole = kept(spec, rate, names)
+    domain = domain_of(kept(spec, tensor(1), names))
+    return _solve(spec, lambda w: whole(w) - pull * w, pull.shape, domain, names)
+
+
+def kept(spec: Spec, rate: Tensor, names: Names) -> Entries:
+    """Return R(W) + weight·P(W) by entry: the weight is the rate, and 1 for the leader."""
     generator = function_text(_generator(spec), "w", names)
-    penalty = function_text(entry.global_.text, "w", names)
-    weight = tensor(1) if entry.view == "ftrl" else rate
+    penalty = function_text(spec.retention.global_.text, "w", names)
+    weight = tensor(1) if spec.retention.view == "ftrl" else rate
+    return lambda w: generator(w) + weight * penalty(w)
 
-    def objective(w: Tensor) -> Tensor:
-        return generator(w) + weight * penalty(w) - pull * w
 
-    domain = domain_of(lambda w: generator(w) + penalty(w))
-    return _solve(spec, objective, pull.shape, domain, names)
+def pull_of(spec: Spec, memory: Tensor, names: Names) -> Tensor:
+    """Return the dual that a memory comes from: ∇R(W), the leader's ∇(R + P)(W)."""
+    return slope_at(kept(spec, tensor(0), names), memory)
+
+
+def slope_at(function: Entries, at: Tensor) -> Tensor:
+    """Return the derivative of a function by entry."""
+    point = at.detach().requires_grad_()
+    value = (function(point) + 0 * point).sum()
+    return torch.autograd.grad(value, point)[0]
 
 
 def plain(spec: Spec) -> bool:
@@ -141,9 +155,7 @@ def dual_of(spec: Spec, memory: Tensor, names: Names) -> Tensor:
     """Return ∇R(W), R the local generator."""
     if spec.retention.local.divergence is not None or spec.retention.global_.norm is not None:
         return memory
-    point = memory.detach().requires_grad_()
-    value = function_text(_generator(spec), "w", names)(point) + 0 * point
-    return torch.autograd.grad(value.sum(), point)[0]
+    return slope_at(function_text(_generator(spec), "w", names), memory)
 
 
 def _generator(spec: Spec) -> str:

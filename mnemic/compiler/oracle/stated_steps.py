@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mnemic.compiler.oracle.minimise import newton, separable
-from mnemic.compiler.oracle.statement import evaluate_text, is_radial, loss, tensor
+from mnemic.compiler.oracle.minimise import Entries, newton, separable
+from mnemic.compiler.oracle.stated_retention import kept, pull_of, slope_at
+from mnemic.compiler.oracle.statement import evaluate_text, is_radial, loss, penalty_rate, tensor
 from mnemic.dsl.spec import Spec
 
 Names = Mapping[str, Tensor]
@@ -115,41 +116,53 @@ def _outer(spec: Spec, error: Tensor, key: Tensor) -> Tensor:
 
 
 def whole_step(spec: Spec, memory: Tensor, pair: Pair, names: Names) -> Tensor:
-    """Return W − W' of an implicit step (minimised) or a gradient flow (integrated)."""
+    """Return what a step adds to the dual: an implicit one (minimised), or a flow (integrated).
+
+    The first minimises δ ℓ(Wφ) + R(W) + δ P(W) − ⟨pull, W⟩, R + δ P a sum of squares and pull the
+    dual of the memory; its minimum is where ∇R + δ ∇P = pull + step.
+    """
 
     def value(w: Tensor) -> Tensor:
         return loss(spec, predict(spec, w, pair.predict), pair.value, names)
 
     if spec.optimizer.method == "implicit":
         delta = names[spec.rate_name] * pair.gamma
+        beside = kept(spec, penalty_rate(spec, names), names)
+        pull = pull_of(spec, memory, names)
 
         def objective(w: Tensor) -> Tensor:
-            return delta * value(w) + ((w - memory) ** 2).sum() / 2
+            return delta * value(w) + (beside(w) - pull * w).sum()
 
         found = newton(objective, memory, QUICK).requires_grad_()
         (left,) = torch.autograd.grad(objective(found), found)
         if float(left.abs().max()) <= STILL * (1 + float(found.detach().abs().max())):
-            return found.detach() - memory
-        return _along_key(spec, memory, pair, {**names, spec.rate_name: delta})
+            return slope_at(beside, found) - pull
+        return _along_key(spec, memory, pair, {**names, spec.rate_name: delta}, beside)
     return _integrated(value, memory, names["eta"] * pair.gamma) - memory
 
 
-def _along_key(spec: Spec, memory: Tensor, pair: Pair, names: Names) -> Tensor:
+def _along_key(
+    spec: Spec, memory: Tensor, pair: Pair, names: Names, beside: Entries
+) -> Tensor:  # fmt: skip
     """Solve an implicit step on a loss with kinks, bisecting the sign of the objective's slope.
 
     What stands at right angles to φ would only lengthen the step; a radial loss moves ŷ towards v.
+    ``beside`` is what stands beside the loss, a sum of squares by entry.
     """
-    y, key = predict(spec, memory, pair.predict), pair.predict.mapped
+    curvature = slope_at(beside, torch.ones_like(memory))  # of ½ρ w², at w = 1
+    start = pull_of(spec, memory, names) / curvature
+    y, key = predict(spec, start, pair.predict), pair.predict.mapped
     square = key**2 if type(spec.memory).word() == "diagonal" else (key**2).sum()
     way = pair.value - y if is_radial(spec, names) else torch.ones_like(y)
+    stiff = curvature.flatten()[0]
 
     def objective(x: Tensor) -> Tensor:
         value = loss(spec, y + x * way, pair.value, names)
-        return names[spec.rate_name] * value + ((x * way) ** 2 / (2 * square)).sum()
+        return names[spec.rate_name] * value + (stiff * (x * way) ** 2 / (2 * square)).sum()
 
     shape = torch.Size([1]) if is_radial(spec, names) else y.shape
     moved = separable(objective, shape, (-torch.inf, torch.inf)) * way
-    return _outer(spec, moved / square, key)
+    return _outer(spec, stiff * moved / square, key)
 
 
 def _integrated(value: object, start: Tensor, time: Tensor) -> Tensor:

@@ -44,4 +44,14 @@ def window_of_attention(spec: Spec) -> Iterator[Issue]:
         yield Issue(reason, "block.attention_window", hint="leave it out, and set segment")
 
 
-RULES: tuple[Rule, ...] = (attention_beside, segments_of_context, window_of_attention)
+def whole_groups(spec: Spec) -> Iterator[Issue]:
+    """Refuse heads that do not share out to groups, where the spec says both."""
+    heads, groups = spec.block.heads, spec.block.groups
+    if heads is not None and heads % groups:
+        reason = f"{groups} query heads share a key head, so heads must be a multiple of it"
+        yield Issue(reason, "block.heads", str(heads))
+
+
+RULES: tuple[Rule, ...] = (
+    attention_beside, segments_of_context, window_of_attention, whole_groups,
+)  # fmt: skip

@@ -1,6 +1,7 @@
 """Rules about the mathematics that a user writes."""
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -30,6 +31,9 @@ def _with_own(text: Text, issue: Issue) -> Issue:
     if known or not unknown_symbol(issue):
         return issue
     own = f"a coefficient of your own stands under coefficients: {{{word}: token}}"
+    written = set(re.findall(r"[^\W\d]\w*", text.text))
+    if len(text.needs) == 1 and not text.needs & written:
+        own = f"it is a function of {min(text.needs)}; {own}"
     return replace(issue, hint=f"{issue.hint}; {own}" if issue.hint else own)
 
 
