@@ -16,6 +16,7 @@ from mnemic.compiler.explain.equations import equations
 from mnemic.compiler.explain.explanation import remarks
 from mnemic.compiler.oracle.interpret import interpret
 from mnemic.compiler.rule import KeyValuePairs, Rule
+from mnemic.dsl.load import load
 from mnemic.dsl.spec import Spec
 
 
@@ -107,3 +108,10 @@ def test_rows_behind_a_kernel_fade_as_is_printed(seed: int) -> None:
         c[t] = m[t] = 1
         read = sum(c[i] * u[i] * (k[0, i, 0] @ q[0, t, 0]).exp() for i in range(t + 1))
         torch.testing.assert_close(read, y[0, t, 0])
+
+
+def test_every_value_of_a_window_is_at_its_own_token() -> None:
+    told = {"bias": {"expr": "e**2/2 + v**2*e"}, "window": 3, "weights": "token"}
+    found = derive_spec(load({"name": "mine", **told}))
+    shown = {line.name: line.text for line in equations(found)}
+    assert shown["error"] == "eᵢ = vᵢ² + ŷᵢ − vᵢ"

@@ -232,5 +232,5 @@ def notes(rule: Rule) -> tuple[str, ...]:
     if rule.retained.link.expr is None and not rule.retained.link.identity:
         found.append("each entry of the link is a root found numerically")
     if rule.structure.missing is not None:
-        found.append("an estimate: " + rule.structure.missing)
+        found.append("an estimate: the rule is not compiled yet")
     return tuple(found)

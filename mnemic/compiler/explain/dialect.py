@@ -81,7 +81,7 @@ class Dialect:
         if self.tex:
             shown = shown.replace(r"\hat y", r"\hat y_i")
             return re.sub(r"(?<![\\A-Za-z])v(?![A-Za-z_])", "v_i", shown)
-        return re.sub(r"\bv\b", "vᵢ", shown.replace("ŷ", "ŷᵢ"))
+        return re.sub(r"\bv(?![A-Za-z0-9_])", "vᵢ", shown.replace("ŷ", "ŷᵢ"))
 
     def windowed(self, body: str, count: int) -> str:
         """Write the sum of ``body`` over the last ``count`` tokens."""
