@@ -34,10 +34,11 @@ def capacity(
 ) -> None:  # fmt: skip
     """Measure how many pairs a memory holds, as an untrained layer's coefficients leave it.
 
-    Random keys and values are written, and the memory is asked for all of them after each power of
-    two. Held is the largest number tried before less than 95 % of the pairs are recalled: their own
-    value the nearest of all. Beside the error stands a formula where the kernel admits one, and
-    the least error of any memory that is linear in so many features.
+    Random keys and values are written, and the memory is asked for all of them after 2, 3, 4, 6,
+    8, 11, ... pairs, √2 times as many each time. Held is the largest number tried before less than
+    95 % of the pairs are recalled: their own value the nearest of all. Beside the error stands a
+    formula where the kernel admits one, and the least error of any memory that is linear in so many
+    features.
 
     JSON: {"spec", "dim", "pairs", "recalled", "errors", "predicted", "bound", "features", "draws",
     "held", "all_held"}.

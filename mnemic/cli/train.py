@@ -59,7 +59,8 @@ Layers = Annotated[
     int | None, typer.Option(help="Blocks of the model.", show_default="2; 4 for text")
 ]
 Size = Annotated[
-    int | None, typer.Option("--batch", help="Sequences a batch.", show_default="64; 8 for text")
+    int | None,
+    typer.Option("--batch", help="Sequences a batch.", show_default="64; 16 for bytes; 8 for text"),
 ]
 Rate = Annotated[float | None, typer.Option("--lr", help="Learning rate.", show_default="0.003")]
 Seed = Annotated[int, typer.Option(help="Of the model's parameters and of the batches.")]
@@ -73,7 +74,9 @@ Resume = Annotated[bool, typer.Option("--resume", help="Go on where the run's fo
 Replace = Annotated[bool, typer.Option("--replace", help="Forget the folder's earlier run.")]
 TimeLimit = Annotated[
     float | None,
-    typer.Option("--time-limit", help="Seconds, 0 for no limit.", show_default="180; mqar 600"),
+    typer.Option(
+        "--time-limit", help="Seconds, 0 for no limit.", show_default="none; mqar 600, bytes 180"
+    ),
 ]
 StopAt = Annotated[
     float | None,
@@ -249,6 +252,9 @@ def train(
     from mnemic.models.device import demand_device
 
     assert task is not None
+    if Path(spec).is_dir():
+        raise UsageError(f"{spec}: a model's folder, which --data trains further; with --task give "
+                         "a spec")  # fmt: skip
     learned = configured(task, task_option or [], rung)
     chosen = {"steps": steps, "batch": batch, "lr": lr, "stop_at": stop_at}
     given = {**chosen, "time_limit": time_limit, "seed": seed, "threads": threads,

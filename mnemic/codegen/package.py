@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from importlib.metadata import version
@@ -36,8 +36,8 @@ def support_files() -> dict[str, str]:
 def write(files: Mapping[str, str], folder: Path) -> Path:
     """Write files beside ``folder`` and rename; an older folder of ours is replaced.
 
-    Raises ``UsageError`` where the folder holds anything that mnemic did not write, and
-    ``EnvironmentFailed`` where it cannot be written.
+    Raises ``UsageError`` where the folder holds anything that mnemic did not write, or that was
+    changed by hand since, and ``EnvironmentFailed`` where it cannot be written.
     """
     folder = folder.expanduser().resolve()
     try:
@@ -112,21 +112,31 @@ def _refuse_foreign(folder: Path) -> None:
     present = {p for p in present if "__pycache__" not in p}
     if not present:
         return
-    ours = {MARKER, RECORD}
+    digests: dict[str, str] = {}
     if marker.is_file():
         try:
-            ours |= set(_written(folder))
+            digests = _written(folder)
         except (ValueError, KeyError, TypeError):
             raise UsageError(
                 f"{marker}: damaged, so that what mnemic wrote into the folder is not known; "
                 "remove the folder or choose another"
             ) from None
-    foreign = sorted(present - ours) if marker.is_file() else sorted(present)
-    if foreign:
-        shown = ", ".join(foreign[:3]) + (", …" if len(foreign) > 3 else "")
+    ours = {MARKER, RECORD, *digests} if marker.is_file() else set()
+    if foreign := present - ours:
         raise UsageError(
-            f"{folder}: holds files that mnemic did not write ({shown}); choose another"
+            f"{folder}: holds files that mnemic did not write ({_shown(foreign)}); choose another"
         )
+    texts = {name: (folder / name).read_bytes() for name in present & digests.keys()}
+    changed = {name for name, text in texts.items() if sha256(text).hexdigest() != digests[name]}
+    if changed:
+        raise UsageError(
+            f"{folder}: {_shown(changed)} changed since mnemic wrote it; choose another folder, or "
+            "remove this one"
+        )
+
+
+def _shown(names: Collection[str]) -> str:
+    return ", ".join(sorted(names)[:3]) + (", …" if len(names) > 3 else "")
 
 
 def _replace(beside: Path, folder: Path) -> None:

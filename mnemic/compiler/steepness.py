@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -61,10 +62,10 @@ def bound(signal: Any, slope: Any, radial: Any) -> Any | None:
     sizes = [size for size in steep if size is not None]
     if len(sizes) < len(steep):
         return None
-    peak = max(*sizes[16:-16], *(found.peak(v) for v in found.values(VALUES)))
+    peak = max(*sizes[16:-16], found.near)
     if math.isinf(peak):
         return sp.oo
-    far = max(found.peak(v) for v in found.values(FAR))
+    far = found.far
     apart = signal.has(sym.n) and couples(signal)  # one coordinate may be small where n is not
     grows = max(far, *sizes) > 2 * peak + 1e-12 or found.jumps(peak)
     grows = grows or (apart and any(found.jumps(peak, n) for n in NORMS))
@@ -94,9 +95,25 @@ class Slopes:
         self.sample = sp.lambdify(names, placed, _MATH)
         self.exact = [sampler(z, names) for z in placed[:2]]
 
-    def values(self, wanted: Sequence[float]) -> Sequence[float]:
-        """Return the values to look at: one where slopes depend on ŷ − v alone."""
-        return wanted[:1] if self.alone else wanted
+    @cached_property
+    def near(self) -> float:
+        """The steepest slope over residuals at values that occur."""
+        return self._steepest(VALUES)
+
+    @cached_property
+    def far(self) -> float:
+        """The steepest slope at values beyond all that occur."""
+        return self._steepest(FAR)
+
+    @property
+    def grows_with_value(self) -> bool:
+        """Whether slopes grow without end as the value does, and not as the residual does."""
+        sizes = [self._size(side * size, 0.0) for size in SIZES for side in (1, -1)]
+        return self.far > 2 * max(self.near, *sizes) + 1e-12
+
+    def _steepest(self, values: Sequence[float]) -> float:
+        """Look at several values, at zero where slopes depend on ŷ − v alone."""
+        return max(self.peak(v) for v in ((0.0,) if self.alone else values))
 
     def at(self, e: float, v: float = 0.0) -> float | None:
         """Return the steepest slope at a residual: near zero, where parts of a radial slope cancel,
@@ -118,13 +135,15 @@ class Slopes:
     def peak(self, v: float) -> float:
         """Return the steepest slope over residuals at a value, 0 where there is no number."""
         found = {e: self._size(e, v) for e in PLACES}
+        close = [side * size for size in SIZES[:12] for side in (1, -1)] if v else []
+        narrow = [self._size(e, v) for size in close for e in (size, size - v)]  # near v and zero
         top = max(PLACES, key=lambda e: found[e])
         low, high = top - STEP, top + STEP
         for _ in range(40):  # by thirds
             left, right = low + (high - low) / 3, high - (high - low) / 3
             steeper = self._size(left, v) > self._size(right, v)
             low, high = (low, right) if steeper else (left, high)
-        return max(found[top], self._size((low + high) / 2, v))
+        return max(*narrow, found[top], self._size((low + high) / 2, v))
 
     def _size(self, e: float, v: float) -> float:
         found = self.at(e, v)

@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -110,7 +111,11 @@ def worker(environment: Mapping[str, str], *paths: Path) -> Iterator[Worker]:
 
 
 def serve() -> None:
-    """Answer until the requests end; what functions print goes to standard error."""
+    """Answer until the requests end; what functions print goes to standard error.
+
+    Ctrl-C, which every process of a terminal hears, ends it without a word: who asks tells of it.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     for line in sys.stdin:

@@ -176,3 +176,20 @@ def test_a_folder_without_tools(mnemic, tmp_path):
     assert done.code == 0
     assert {"__init__.py", "deltanet.py", "kernels.py", "layer.py"} <= files
     assert not {"__main__.py", "test_deltanet.py", "verify.py", "tune.py", "selftest.py"} & files
+
+
+def test_a_folder_that_was_changed_by_hand_is_not_written_over(mnemic, tmp_path):
+    """It once was, without a word."""
+    folder = tmp_path / "mine"
+    assert mnemic("compile", "deltanet", "-o", folder).code == 0
+    (folder / "verified.json").write_text("{}")
+    assert mnemic("compile", "deltanet", "-o", folder).code == 0
+    code = folder / "deltanet.py"
+    code.write_text(code.read_text() + "# mine\n")
+    done = mnemic("compile", "deltanet", "-o", folder)
+    assert done.code == 2
+    assert done.err == (
+        f"mnemic: {folder}: deltanet.py changed since mnemic wrote it; choose another folder, or "
+        "remove this one\n"
+    )
+    assert code.read_text().endswith("# mine\n")

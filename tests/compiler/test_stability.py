@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import pytest
@@ -73,6 +74,30 @@ def test_a_loss_whose_curvature_grows_asks_for_a_normalised_rate() -> None:
     )
     assert stability(tamed).kind == "always"
     assert not warnings(tamed)
+
+
+@pytest.mark.parametrize(
+    ("loss", "size"),
+    [("e**2*(1+v**2)/2", 1.0), ("e**2*v**2/2", math.sqrt(2)), ("e**2/2 + log(1+exp(y*v))", 2.0),
+     ("log(cosh(e*(1+v**2)))", math.sqrt(math.sqrt(2) - 1)), ("e**2*exp(v/2)/2", 2 * math.log(2))],
+)  # fmt: skip
+def test_a_curvature_that_grows_with_the_value_names_the_size_that_is_safe(
+    loss: str, size: float
+) -> None:
+    """ℓ″ at its steepest is 2 at that size, and the rate is at most 1: 1 + v², v², 1 + v²/4,
+    (1 + v²)², exp(v/2)."""
+    found = stability(rule(bias={"expr": loss}, optimizer={"rate": "token"}))
+    assert (found.kind, found.place) == ("unbounded", "outside")
+    assert found.warning is not None
+    assert "grows with the value v" in found.warning
+    (told,) = re.findall(r"under \|v\| = ([\d.]+);", found.warning)
+    assert float(told) == pytest.approx(size, rel=2e-2)
+
+
+@pytest.mark.parametrize("loss", ["e**4", "e**2/2 + v**2*e", "log(1+exp(y)) - y*v", "exp(e)-e"])
+def test_what_grows_with_the_error_alone_is_told_as_that(loss: str) -> None:
+    told = stability(rule(bias={"expr": loss}, optimizer={"rate": "token"})).sentence
+    assert "value v" not in told
 
 
 def test_a_kink_is_no_growth() -> None:

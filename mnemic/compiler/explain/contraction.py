@@ -119,6 +119,31 @@ def far_curvature(rule: Rule) -> Any | None:
     return sp.nsimplify(round(far, 4), rational=True)
 
 
+def grows_with_value(rule: Rule) -> bool:
+    """Return whether ℓ″ grows without end as the value v does, coefficients at one."""
+    return not roots_of(rule.error.signal) and _slopes(rule).grows_with_value
+
+
+def largest_value(rule: Rule, allowed: float) -> float | None:
+    """Return the size of v up to which an ℓ″ that grows with it is under ``allowed``, or None."""
+    found = _slopes(rule)
+
+    def under(size: float) -> bool:
+        return max(found.peak(size), found.peak(-size)) < allowed
+
+    low, high = 1e-3, 1e4
+    if not under(low) or under(high):
+        return None
+    for _ in range(20):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if under(middle) else (low, middle)
+    return low
+
+
+def _slopes(rule: Rule) -> steepness.Slopes:
+    return steepness.Slopes(rule.error.signal, rule.error.slope, rule.error.radial)
+
+
 def jump_away(rule: Rule) -> Any | None:
     """Return where the error signal jumps, at v = 0, where that is not at ŷ = v; else ``None``.
 

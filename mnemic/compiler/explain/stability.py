@@ -387,7 +387,8 @@ def _of_moments(rule: Moments) -> Stability:
 
 
 def _unbounded(rule: Rule) -> Stability:
-    far = contraction.far_curvature(rule)
+    by_value = contraction.grows_with_value(rule)
+    far = None if by_value else contraction.far_curvature(rule)
     if far is not None:
         return _kinked(rule, far)
     read, where = placing.read(rule, rule.rate), ""
@@ -397,11 +398,16 @@ def _unbounded(rule: Rule) -> Stability:
     size = key_size(rule).high
     if rate and 0 < max(rate) * size < math.inf:
         gates = ranges(rule).get(sym.coefficient("gamma"), [1.0]) if rule.gamma else [1.0]
-        edge = contraction.largest_error(rule, 2 / (max(rate) * size * rule.window * max(gates)))
-        where = "" if edge is None else f", here under |ŷ − v| = {edge:.3g}"
+        allowed = 2 / (max(rate) * size * rule.window * max(gates))
+        find = contraction.largest_value if by_value else contraction.largest_error
+        edge = find(rule, allowed)
+        where = (
+            "" if edge is None else f", here under |{'v' if by_value else 'ŷ − v'}| = {edge:.3g}"
+        )
+    what, small = ("grows with the value v", "values") if by_value else ("has no bound", "errors")
     sentence = (
-        f"ℓ″ has no bound, so no rate is safe: steps contract for small errors only{where}; "
-        "beyond, the memory may blow up within tens of tokens."
+        f"ℓ″ {what}, so no rate is safe: steps contract for small {small} only{where}; beyond, the "
+        "memory may blow up within tens of tokens."
     )
     given = f" Read: {'; '.join(read)}." if read else ""
     return Stability("unbounded", None, sentence, "outside", read,

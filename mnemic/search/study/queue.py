@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -21,10 +21,16 @@ AT_A_TIME: Final = 64
 """Points of a grid that are queued together: every look at a study reads all that waits in it."""
 
 
-def queue_starts(study: Study, space: Space) -> None:
-    """Queue the points to begin with, less those that the study has."""
-    known = _known(study)
-    for name, answers in starts(space):
+def queue_starts(study: Study, space: Space, tell: Callable[[str], None]) -> None:
+    """Queue the points to begin with, less those that the study has.
+
+    ``tell`` hears of each spec that ``start`` names and the space does not hold.
+    """
+    known, held = _known(study), dict(starts(space))
+    for name in space.settings.start:
+        if name != "all" and name not in held:
+            tell(f"search.start: {name} is no point of the space, so it is not begun with")
+    for name, answers in held.items():
         if _key(answers) not in known:
             study.enqueue_trial(answers, user_attrs={START: name})
             known.add(_key(answers))

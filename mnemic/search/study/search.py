@@ -292,7 +292,7 @@ def _begin(search: Search) -> None:
     with search._alone():
         if READY in study.user_attrs:
             return
-        queue_starts(study, space)
+        queue_starts(study, space, search.tell)
         if space.settings.sampler == "grid":
             demand_grid(space)
         study.set_user_attr(READY, os.getpid())

@@ -5,6 +5,7 @@ import html
 import json
 import re
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import optuna
@@ -258,3 +259,11 @@ def test_workers_that_ask_at_once_get_trials_of_their_own(space_file, tmp_path):
         for search in searches:
             search.close()
     assert sorted(taken) == list(range(32))
+
+
+def test_a_start_that_the_space_does_not_hold_is_told(tmp_path, space_file):
+    space_file.write_text(SPACE.replace("start: []", "start: [deltanet, mamba2]"))
+    heard: list[str] = []
+    with closing(open_search(load_space(str(space_file)), tmp_path / "run", tell=heard.append)):
+        pass
+    assert heard == ["search.start: mamba2 is no point of the space, so it is not begun with"]
