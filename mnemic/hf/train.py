@@ -26,6 +26,7 @@ from mnemic.hf.refusals import one_line_of
 from mnemic.hf.text_options import TextOptions
 from mnemic.hf.texts import Texts
 from mnemic.models import curve
+from mnemic.models.differences import find_differences
 from mnemic.models.files import EARLIER, claim, write_json
 from mnemic.models.interrupt import deferred
 from mnemic.models.progress import Progress
@@ -240,10 +241,9 @@ def _prepare(run: Path, existing: Existing, identity: dict[str, Any]) -> None:
                     path.unlink()
         else:
             was = json.loads(known.read_text(encoding="utf-8"))
-            differing = [name for name in identity if was.get(name) != identity[name]]
-            if differing:
-                told = ", ".join(differing)
-                raise UsageError(f"{run}: cannot resume, the run there differs in its {told}")
+            told = ", ".join(find_differences(was, identity))
+            if told:
+                raise UsageError(f"{run}: cannot resume, the run there differs in {told}")
     write_json(known, identity)
 
 

@@ -19,6 +19,7 @@ from mnemic.models import curve, result
 from mnemic.models.checkpoint import Checkpoint
 from mnemic.models.contract import IGNORED, Batch, Task
 from mnemic.models.device import demand_device
+from mnemic.models.differences import find_differences
 from mnemic.models.files import EARLIER, claim
 from mnemic.models.interrupt import deferred
 from mnemic.models.language_model import LanguageModel
@@ -251,11 +252,10 @@ class _Run:
 
     def restore(self, saved: Checkpoint) -> None:
         """Restore the run as a checkpoint has it. Raises UsageError where it is another run's."""
-        here = self.identity()
-        differing = [key for key in here if saved.identity.get(key) != here[key]]
-        if differing:
+        told = list(find_differences(saved.identity, self.identity()))
+        if told:
             raise UsageError(
-                f"{self.folder}: cannot resume, the run there differs in {', '.join(differing)}"
+                f"{self.folder}: cannot resume, the run there differs in {', '.join(told)}"
             )
         self.model.load_state_dict(saved.model)
         self.optimizer.load_state_dict(saved.optimizer)

@@ -189,8 +189,12 @@ def test_an_earlier_run_is_refused_or_replaced(model: LanguageModel, tmp_path: P
 @pytest.mark.parametrize(
     ("options", "metadata", "differing"),
     [
-        (replace(OPTIONS, lr=1e-3, seed=2), {"spec": "a"}, "lr, seed"),
-        (OPTIONS, {"spec": "b"}, "metadata"),
+        (
+            replace(OPTIONS, lr=1e-3, seed=2),
+            {"spec": "a"},
+            "lr (0.01 there, 0.001 here), seed (0 there, 2 here)",
+        ),
+        (OPTIONS, {"spec": "b"}, "metadata.spec (a there, b here)"),
     ],
 )
 def test_another_run_is_not_resumed(
@@ -205,6 +209,17 @@ def test_another_run_is_not_resumed(
     with pytest.raises(UsageError) as caught:
         train(model, TASK, options, tmp_path, metadata=metadata, existing="resume")
     assert str(caught.value).endswith(f"cannot resume, the run there differs in {differing}")
+
+
+def test_another_model_is_not_resumed(
+    model: LanguageModel, gated_delta: MakeLayer, tmp_path: Path
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(model, TASK, OPTIONS, tmp_path, StopAt(2))
+    wider = build(ModelOptions(16, dim=24), gated_delta)
+    told = r"differs in model\.embedding\.weight \(\[16, 16\] there, \[16, 24\] here\)"
+    with pytest.raises(UsageError, match=told):
+        train(wider, TASK, OPTIONS, tmp_path, existing="resume")
 
 
 def test_a_checkpoint_is_only_data(tmp_path: Path) -> None:
