@@ -13,13 +13,13 @@ def find_differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iter
     """
     for name, value in ours.items():
         if theirs.get(name) != value:
-            yield _told(name, theirs.get(name), value)
+            yield _tell(name, theirs.get(name), value)
 
 
-def _told(name: str, theirs: Any, ours: Any) -> str:
+def _tell(name: str, theirs: Any, ours: Any) -> str:
     """Say in what two values differ; of mappings, in the first entry that does."""
     if isinstance(theirs, Mapping) and isinstance(ours, Mapping):
         keys = dict.fromkeys([*theirs, *ours])
         first = next(key for key in keys if theirs.get(key) != ours.get(key))
-        return _told(f"{name}.{first}", theirs.get(first), ours.get(first))
+        return _tell(f"{name}.{first}", theirs.get(first), ours.get(first))
     return f"{name} ({theirs} there, {ours} here)"

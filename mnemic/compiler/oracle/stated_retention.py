@@ -42,12 +42,12 @@ def retain(spec: Spec, pull: Tensor, rate: Tensor, names: Names) -> Tensor:
         return evaluate_text(entry.link.expr, point) + torch.zeros_like(pull)
     if entry.global_.norm is not None:
         return _squared_norm(pull, entry.global_.norm)
-    whole = kept(spec, rate, names)
-    domain = domain_of(kept(spec, tensor(1), names))
+    whole = keep(spec, rate, names)
+    domain = domain_of(keep(spec, tensor(1), names))
     return _solve(spec, lambda w: whole(w) - pull * w, pull.shape, domain, names)
 
 
-def kept(spec: Spec, rate: Tensor, names: Names) -> Entries:
+def keep(spec: Spec, rate: Tensor, names: Names) -> Entries:
     """Return R(W) + weight·P(W) by entry: the weight is the rate, and 1 for the leader."""
     generator = function_text(_generator(spec), "w", names)
     penalty = function_text(spec.retention.global_.text, "w", names)
@@ -57,7 +57,7 @@ def kept(spec: Spec, rate: Tensor, names: Names) -> Entries:
 
 def pull_of(spec: Spec, memory: Tensor, names: Names) -> Tensor:
     """Return the dual that a memory comes from: ∇R(W), the leader's ∇(R + P)(W)."""
-    return slope_at(kept(spec, tensor(0), names), memory)
+    return slope_at(keep(spec, tensor(0), names), memory)
 
 
 def slope_at(function: Entries, at: Tensor) -> Tensor:

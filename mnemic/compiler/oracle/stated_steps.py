@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mnemic.compiler.oracle.minimise import Entries, newton, separable
-from mnemic.compiler.oracle.stated_retention import kept, pull_of, slope_at
+from mnemic.compiler.oracle.stated_retention import keep, pull_of, slope_at
 from mnemic.compiler.oracle.statement import evaluate_text, is_radial, loss, penalty_rate, tensor
 from mnemic.dsl.spec import Spec
 
@@ -127,7 +127,7 @@ def whole_step(spec: Spec, memory: Tensor, pair: Pair, names: Names) -> Tensor:
 
     if spec.optimizer.method == "implicit":
         delta = names[spec.rate_name] * pair.gamma
-        beside = kept(spec, penalty_rate(spec, names), names)
+        beside = keep(spec, penalty_rate(spec, names), names)
         pull = pull_of(spec, memory, names)
 
         def objective(w: Tensor) -> Tensor:
