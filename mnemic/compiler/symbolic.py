@@ -84,16 +84,19 @@ def read(text: str, names: Mapping[str, Any]) -> Any:
 
 
 def _is_cut(node: Any) -> bool:
-    """Return whether a node is a power of max(u, 0) that is no whole one."""
-    if not (node.is_Pow and isinstance(node.base, sp.Max) and node.exp.is_number):
+    """Return whether a node is a root of what max or min cut at zero, as of max(u, 0)."""
+    if not (node.is_Pow and node.base.has(sp.Max, sp.Min) and node.exp.is_number):
         return False
-    return bool(0 in node.base.args and node.exp > 0 and not node.exp.is_integer)
+    root = node.exp > 0 and not node.exp.is_integer
+    return bool(root and node.base.is_nonnegative and not node.base.is_positive)
 
 
 def _branched(power: Any) -> Any:
-    """Write max(u, 0)^p as u^p where u > 0 and 0 elsewhere, where it is flat: as a product of
+    """Write u^p, u ≥ 0, as u^p where u > 0 and 0 elsewhere, where it is flat: as a product of
     derivatives its slope there would be 0·∞."""
-    inner = sp.Max(*(u for u in power.base.args if u != 0))
+    inner = power.base
+    if isinstance(inner, sp.Max):  # max(u, 0) > 0 where u > 0
+        inner = sp.Max(*(u for u in inner.args if u != 0))
     return sp.Piecewise((inner**power.exp, inner > 0), (0, True))
 
 

@@ -9,7 +9,8 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.symbolic import read
 
 CUTS = ["sqrt(relu(x))", "max(x, 0)**0.3", "x*sqrt(relu(x))", "log(1 + sqrt(relu(x)))",
-        "sqrt(max(min(x, 1), 0))", "relu(x)**1.5", "relu(x - 1/4)**0.7"]  # fmt: skip
+        "sqrt(max(min(x, 1), 0))", "relu(x)**1.5", "relu(x - 1/4)**0.7",
+        "sqrt(min(relu(x), 1))", "sqrt(relu(x)*sigmoid(x))"]  # fmt: skip
 
 
 def written(text: str, x: torch.Tensor) -> torch.Tensor:
@@ -24,6 +25,8 @@ def written(text: str, x: torch.Tensor) -> torch.Tensor:
         "log(1 + sqrt(relu(x)))": lambda: torch.log1p(root(x, 0.5)),
         "sqrt(max(min(x, 1), 0))": lambda: root(x.clamp_max(1.0), 0.5),
         "relu(x)**1.5": lambda: root(x, 1.5), "relu(x - 1/4)**0.7": lambda: root(x - 0.25, 0.7),
+        "sqrt(min(relu(x), 1))": lambda: root(x.clamp_max(1.0), 0.5),
+        "sqrt(relu(x)*sigmoid(x))": lambda: root(x, 0.5) * torch.sigmoid(x).sqrt(),
     }[text]()  # fmt: skip
 
 
