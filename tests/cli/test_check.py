@@ -316,13 +316,17 @@ def test_fused_kernels_and_why_there_are_none(mnemic):
 
 
 def test_it_is_fast(shell):
-    """Next to its libraries, as seconds tell the machine's; torch takes ten times theirs."""
+    """Each run next to one of its libraries; torch takes ten times theirs.
+
+    The best of five pairs, since what shares the machine slows either of a pair, one at a time.
+    """
     libraries = (sys.executable, "-c", "import pydantic.main, typer, yaml")
-    own, theirs = [], []
-    for _ in range(3):
-        own.append(_processor_time(lambda: shell("check", "gated-deltanet").code))
-        theirs.append(_processor_time(lambda: subprocess.run(libraries, check=False).returncode))
-    assert min(own) < 4 * min(theirs)
+    ratios = []
+    for _ in range(5):
+        own = _processor_time(lambda: shell("check", "gated-deltanet").code)
+        theirs = _processor_time(lambda: subprocess.run(libraries, check=False).returncode)
+        ratios.append(own / theirs)
+    assert min(ratios) < 4, ratios
 
 
 def _processor_time(run):
