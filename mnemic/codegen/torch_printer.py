@@ -11,6 +11,7 @@ from sympy.printing.str import StrPrinter
 
 from mnemic.codegen.guards import may_vanish
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.balanced import balanced
 from mnemic.compiler.symbolic import steady
 
 STARS = re.compile(r"\*+")
@@ -166,6 +167,9 @@ class TorchPrinter(StrPrinter):
     def _print_Function(self, expr: Any) -> str:
         name = FUNCTIONS[type(expr).__name__]
         return f"{name}({', '.join(self._print(a) for a in expr.args)})"
+
+    def _print_held(self, expr: Any) -> str:
+        return f"({self._print(expr.args[0])})"
 
     def _print_NewErrorBase(self, expr: Any) -> str:
         return f"new_error({', '.join(self._print(a) for a in expr.args)})"
@@ -361,4 +365,4 @@ def as_clamp(expr: Any) -> tuple[Any, Any] | None:
 
 def print_torch(expr: Any, names: dict[str, str]) -> str:
     """Print an expression whose symbols stand for the given Python names."""
-    return str(TorchPrinter(names).doprint(steady(expr)))
+    return str(TorchPrinter(names).doprint(balanced(steady(expr))))

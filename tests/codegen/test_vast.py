@@ -48,11 +48,14 @@ def test_slopes_of_large_residuals_are_numbers() -> None:
     agree(found, run(case, arguments, "recurrent"), 1e-3)
 
 
-@pytest.mark.parametrize(
-    "loss", ["log(1 + exp(e))**2", "2*log(1 + exp(2*e))**2", "1/(1 + exp(-e))**2"]
-)
-def test_errors_of_logistic_losses_are_numbers(loss: str) -> None:
-    """exp(e) σ(−e) would be ∞·0 where e is beyond 88 in float32: it is σ(e)."""
+@pytest.mark.parametrize("loss", [
+    "log(1 + exp(e))**2", "2*log(1 + exp(2*e))**2", "1/(1 + exp(-e))**2",
+    "log(1 + exp(e) + exp(-e))", "log(2 + cosh(e))", "log(exp(y) + exp(v)) - (y + v)/2",
+    "log(cosh(n))/n", "n*tanh(n)",
+])  # fmt: skip
+def test_errors_of_losses_by_exponentials_are_numbers(loss: str) -> None:
+    """exp(e) σ(−e) would be ∞·0 where e is beyond 88 in float32: it is σ(e). So too quotients of
+    sums of exponentials, which are divided by the largest."""
     case = compiled({"name": "logistic", "bias": {"expr": loss}, "optimizer": {"rate": 0.01}})
     single = inputs(case, 3, dtype=torch.float32)
     single["v"] = 1e3 * single["v"]

@@ -8,6 +8,7 @@ from sympy.printing.precedence import PRECEDENCE
 from mnemic.codegen.guards import may_vanish
 from mnemic.codegen.torch_printer import TorchPrinter, as_clamp, in_float32
 from mnemic.codegen.words import in_words
+from mnemic.compiler.balanced import balanced
 from mnemic.compiler.symbolic import steady
 
 FUNCTIONS: dict[str, str] = {
@@ -223,10 +224,10 @@ def print_function(expr: Any, like: str) -> str:
 
 def print_tile(expr: Any, names: dict[str, str]) -> str:
     """Write an expression whose symbols stand for the given tiles, as Triton source."""
-    return str(TilePrinter(names).doprint(steady(expr)))
+    return str(TilePrinter(names).doprint(balanced(steady(expr))))
 
 
 def _of_type(expr: Any, names: dict[str, str], zero: str) -> str:
     if not expr.free_symbols or isinstance(expr, sp.sign):
         return f"{zero} + {print_tile(expr, names)}"
-    return str(TilePrinter(names, zero).doprint(steady(expr)))
+    return str(TilePrinter(names, zero).doprint(balanced(steady(expr))))

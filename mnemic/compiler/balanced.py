@@ -1,0 +1,179 @@
+"""Quotients and logarithms of sums of exponentials, written so that nothing overflows on the way.
+
+(eᶻ − e⁻ᶻ)/(1 + eᶻ + e⁻ᶻ) is ∞/∞ in float32 from |z| = 89 on, though its value is 1. A sum of
+exponentials divided by its largest one has terms of at most 1; what the sums of a product were
+divided by is gathered in one exponential, whose exponent is a sum in which large parts cancel:
+
+    Σᵢ cᵢ exp(aᵢ) = exp(m) Σᵢ cᵢ exp(aᵢ − m),  m = maxᵢ aᵢ
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
+
+SUMS = (sp.exp, sp.sinh, sp.cosh)
+"""Functions of which sums are divided by their largest exponential."""
+
+
+class held(sp.Function):  # type: ignore[misc]
+    """A sum that is computed first, by itself: u − |u| is zero then where u is positive."""
+
+    is_real = True
+
+
+class Sum:
+    """A sum of exponentials, Σᵢ cᵢ exp(aᵢ), and the largest of its exponents.
+
+    Where all exponents are multiples of one u, the largest is written by |u|: by one function, so
+    that slopes that cancel do so where two exponents are equal, too.
+    """
+
+    def __init__(self, terms: dict[Any, Any]) -> None:
+        unit = next((sp.expand(a).primitive()[1] for a in terms if a != 0), sp.Integer(1))
+        self.unit = -unit if unit.could_extract_minus_sign() else unit
+        times = [self.times(a) for a in terms]
+        if 0 in terms and all(a.is_nonpositive for a in terms):
+            self.largest = sp.Integer(0)
+        elif all(t is not None for t in times):
+            low, high, u = min(times), max(times), _held(self.unit)
+            size = u if self.unit.is_nonnegative else sp.Abs(u)
+            self.largest = (low + high) / 2 * u + (high - low) / 2 * size
+        else:
+            self.unit = None
+            self.largest = sp.Max(*terms)
+        self.terms = {self.shown(a): before for a, before in terms.items()}
+
+    def times(self, exponent: Any) -> Any:
+        """Return how many times u an exponent is; None if no number of times."""
+        found = sp.Integer(0) if exponent == 0 else sp.cancel(exponent / self.unit)
+        return found if found.is_Rational else None
+
+    def shown(self, exponent: Any) -> Any:
+        """Return an exponent, as a multiple of u if it is one."""
+        times = None if self.unit is None else self.times(exponent)
+        return exponent if times is None else times * _held(self.unit)
+
+    def divided(self) -> Any:
+        """Return the sum over its largest exponential; c (eᵃ − e⁻ᵃ) by tanh a, exact near zero."""
+        left, total = dict(self.terms), sp.Integer(0)
+        for a in [*left]:
+            if a == 0 or a not in left or a.could_extract_minus_sign():
+                continue
+            if -a in left and sp.expand(left[-a] + left[a]) == 0:
+                curve = sp.tanh(a.replace(held, lambda u: u)) * left.pop(a)
+                total += curve * (self._power(a) + self._power(-a))
+                del left[-a]
+        total += sp.Add(*(before * self._power(a) for a, before in left.items()))
+        number, rest = total.primitive() if total.is_Add else (sp.Integer(1), total)
+        return rest if number == 1 else sp.Mul(number, rest, evaluate=False)
+
+    def _power(self, exponent: Any) -> Any:
+        return sp.exp(sp.expand(exponent - self.largest))
+
+
+def _held(u: Any) -> Any:
+    return u if u.is_Symbol or u.is_number else held(u)
+
+
+@lru_cache(maxsize=1 << 12)
+def balanced(expression: Any) -> Any:
+    """Write quotients and logarithms of sums of exponentials so that they do not overflow.
+
+    >>> from sympy import cosh, exp, log, symbols
+    >>> z = symbols("z", real=True)
+    >>> balanced(1 / (2 + cosh(z)))
+    2*exp(-Abs(z))/(exp(-z - Abs(z)) + exp(z - Abs(z)) + 4*exp(-Abs(z)))
+    >>> balanced(log(cosh(z)))
+    log((exp(-z - Abs(z)) + exp(z - Abs(z)))/2) + Abs(z)
+    >>> balanced(1 + exp(z))  # grows itself
+    exp(z) + 1
+    """
+    if not expression.has(*SUMS):
+        return expression
+    found = None
+    if isinstance(expression, sp.log):
+        found = _logarithm(expression.args[0])
+    elif expression.is_Mul or (expression.is_Pow and expression.base != sp.E):
+        found = _quotient(expression)
+    if found is not None:
+        return found
+    return expression.func(*map(balanced, expression.args))
+
+
+def _logarithm(inner: Any) -> Any:
+    """Return the logarithm of a sum of exponentials, if it may overflow."""
+    terms = _sum(inner)
+    if terms is None or len(terms.terms) == 1 or terms.largest == 0:
+        return None
+    return terms.largest + sp.log(terms.divided())
+
+
+def _quotient(product: Any) -> Any:
+    """Return a product of sums of exponentials, if it may overflow on the way: one of the sums
+    divides, or stands under a root, or another factor vanishes."""
+    exponent, sums, rest = sp.Integer(0), [], []
+    for factor in sp.Mul.make_args(product):
+        base, power = factor.as_base_exp()
+        terms = _sum(base) if power.is_Rational else None
+        if base == sp.E:
+            exponent += power
+        elif terms is not None:
+            sums.append((terms, power))
+        else:
+            rest.append((base, power))
+    growing = [power for terms, power in sums if terms.largest != 0]
+    vanishing = any(_vanishes(base, power) for base, power in rest)
+    if not growing or not (vanishing or any(power < 1 for power in growing)):
+        return None
+    for terms, _ in sums:
+        exponent = terms.shown(exponent)
+    for at, (base, power) in enumerate(rest):
+        if _vanishes(base, power):  # σ(a) = exp(min(a, 0)) σ(|a|)
+            a = base.args[0]
+            for terms, _ in sums:
+                a = terms.shown(a)
+            exponent += power * (a - sp.Abs(a)) / 2
+            rest[at] = (sym.sigmoid(sp.Abs(a)), power)
+    exponent += sum(power * terms.largest for terms, power in sums)
+    divided = (terms.divided() ** power for terms, power in sums)
+    others = (balanced(base) ** power for base, power in rest)
+    return sp.Mul(sp.exp(sp.expand(exponent)), *divided, *others)
+
+
+def _vanishes(base: Any, power: Any) -> bool:
+    """Return whether a factor goes to zero as an exponential does."""
+    return isinstance(base, sym.sigmoid) and bool(power.is_positive)
+
+
+def _sum(expression: Any) -> Sum | None:
+    """Return a sum of exponentials and of what has none; None of anything else."""
+    if not expression.has(*SUMS):
+        return None
+    for function, written in ((sp.sinh, _sinh), (sp.cosh, _cosh)):
+        expression = expression.replace(function, written)
+    found: dict[Any, Any] = {}
+    for term in sp.Add.make_args(sp.expand(expression)):
+        exponent, factors = sp.Integer(0), []
+        for factor in sp.Mul.make_args(term):
+            base, power = factor.as_base_exp()
+            if base == sp.E:
+                exponent += power
+            else:
+                factors.append(factor)
+        before = sp.Mul(*factors)
+        if before.has(*SUMS):
+            return None
+        found[exponent] = found.get(exponent, 0) + before
+    return Sum(found)
+
+
+def _cosh(z: Any) -> Any:
+    return (sp.exp(z) + sp.exp(-z)) / 2
+
+
+def _sinh(z: Any) -> Any:
+    """Write sinh by tanh, which is exact near zero, where a difference of exponentials is not."""
+    return sp.tanh(z) * _cosh(z)
