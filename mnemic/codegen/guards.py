@@ -2,12 +2,15 @@
 
 from typing import Any
 
+from mnemic.compiler import symbols as sym
+
 TINY = 1e-30
 """The least that generated code takes a root or logarithm of, whatever its type."""
 
 
 def may_vanish(base: Any, power: Any) -> bool:
-    """Return whether a root is one of a sum that may be 0 or, by rounding, below: it is taken of
-    the sum or of ``TINY``, whichever is larger, and flat where the sum is smaller."""
+    """Return whether a root is one of a sum that may be 0 or, by rounding, below, or of a softplus
+    that rounds to 0: it is taken of that or of ``TINY``, whichever is larger, and flat where it is
+    smaller than ``TINY``."""
     root = bool(power.is_number and 0 < power < 1)
-    return bool(base.is_Add and root and not base.is_positive)
+    return bool(root and ((base.is_Add and not base.is_positive) or isinstance(base, sym.softplus)))

@@ -11,7 +11,7 @@ from sympy.printing.str import StrPrinter
 
 from mnemic.codegen.guards import may_vanish
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.balanced import balanced
+from mnemic.compiler.balanced import SUMS, balanced
 from mnemic.compiler.symbolic import steady
 
 STARS = re.compile(r"\*+")
@@ -48,9 +48,10 @@ POINTS = tuple(sp.Rational(p, 2) for p in (2, -2, 1, -1, 4, -4, 20, -20))
 
 
 def _fragile(value: Any) -> bool:
-    """Return whether an expression has points without a finite derivative."""
+    """Return whether an expression has points without a finite derivative, or overflows."""
     powers = [p for p in value.atoms(sp.Pow) if p.base.free_symbols]
-    return value.has(sp.log) or any(not (p.exp.is_integer and p.exp.is_positive) for p in powers)
+    steep = any(not (p.exp.is_integer and p.exp.is_positive) for p in powers)
+    return steep or value.has(sp.log, *SUMS)
 
 
 def _endless(value: Any, condition: Any) -> bool:
@@ -298,18 +299,19 @@ class TorchPrinter(StrPrinter):
             other = self._branches(sp.Piecewise(*rest, evaluate=False), like, taken)
         else:
             ((last, _),) = rest
-            endless = _endless(last, taken)
+            endless = _endless(last, taken) or last.has(*SUMS)
             other = self._guarded(last, sp.Not(taken)) if endless else self._print(last)
             other = f"torch.full_like({like}, {other})" if like else other
         return f"torch.where({self._print(condition)}, {self._guarded(value, own)}, {other})"
 
     def _guarded(self, value: Any, condition: Any) -> str:
-        """Print a branch, its root, logarithm or quotient of a harmless number where not taken.
+        """Print a branch, its root, logarithm, quotient or exponential of a harmless number where
+        it is not taken.
 
         ``torch.where`` drops what is not taken, but its gradient would be 0·∞.
         """
         shared = sorted(value.free_symbols & condition.free_symbols, key=str)
-        if not 1 <= len(shared) <= 2 or not value.has(sp.log, sp.Pow) or not _fragile(value):
+        if not 1 <= len(shared) <= 2 or not _fragile(value):
             return self._print(value)
         *others, symbol = shared
         offset = sp.Add(*others)  # of a residual: the value, beside which there are harmless places

@@ -1,10 +1,13 @@
-"""Quotients and logarithms of sums of exponentials, written so that nothing overflows on the way.
+"""Quotients and logarithms of exponentials, written so that nothing overflows on the way.
 
 (eᶻ − e⁻ᶻ)/(1 + eᶻ + e⁻ᶻ) is ∞/∞ in float32 from |z| = 89 on, though its value is 1. A sum of
 exponentials divided by its largest one has terms of at most 1; what the sums of a product were
 divided by is gathered in one exponential, whose exponent is a sum in which large parts cancel:
 
     Σᵢ cᵢ exp(aᵢ) = exp(m) Σᵢ cᵢ exp(aᵢ − m),  m = maxᵢ aᵢ
+
+log σ(z) is −∞ from z = −104 on, and log(1 − tanh² z) from |z| = 10 on: they are −log(1 + e⁻ᶻ) and
+−2 log cosh z.
 """
 
 from functools import lru_cache
@@ -16,6 +19,9 @@ from mnemic.compiler import symbols as sym
 
 SUMS = (sp.exp, sp.sinh, sp.cosh)
 """Functions of which sums are divided by their largest exponential."""
+
+FALLING = (sym.sigmoid, sp.tanh)
+"""Functions that, or whose distances to one, go to zero as an exponential does."""
 
 
 class held(sp.Function):  # type: ignore[misc]
@@ -80,22 +86,24 @@ def _held(u: Any) -> Any:
 
 @lru_cache(maxsize=1 << 12)
 def balanced(expression: Any) -> Any:
-    """Write quotients and logarithms of sums of exponentials so that they do not overflow.
+    """Write quotients, logarithms and roots of exponentials so that they do not overflow.
 
-    >>> from sympy import cosh, exp, log, symbols
+    >>> from sympy import cosh, exp, log, symbols, tanh
     >>> z = symbols("z", real=True)
     >>> balanced(1 / (2 + cosh(z)))
     2*exp(-Abs(z))/(exp(-z - Abs(z)) + exp(z - Abs(z)) + 4*exp(-Abs(z)))
-    >>> balanced(log(cosh(z)))
-    log((exp(-z - Abs(z)) + exp(z - Abs(z)))/2) + Abs(z)
+    >>> balanced(log(1 - tanh(z) ** 2))
+    -2*log((exp(-z - Abs(z)) + exp(z - Abs(z)))/2) - 2*Abs(z)
     >>> balanced(1 + exp(z))  # grows itself
     exp(z) + 1
     """
-    if not expression.has(*SUMS):
+    if not expression.has(*SUMS, *FALLING):
         return expression
     found = None
     if isinstance(expression, sp.log):
         found = _logarithm(expression.args[0])
+    elif expression.is_Pow and isinstance(expression.base, sym.sigmoid):
+        found = _power_of_sigmoid(expression)
     elif expression.is_Mul or (expression.is_Pow and expression.base != sp.E):
         found = _quotient(expression)
     if found is not None:
@@ -104,11 +112,44 @@ def balanced(expression: Any) -> Any:
 
 
 def _logarithm(inner: Any) -> Any:
-    """Return the logarithm of a sum of exponentials, if it may overflow."""
-    terms = _sum(inner)
-    if terms is None or len(terms.terms) == 1 or terms.largest == 0:
-        return None
+    """Return the logarithm of a product, if that of one of its factors may overflow."""
+    apart, rest = sp.Integer(0), sp.Integer(1)
+    for factor in sp.Mul.make_args(inner):
+        base, power = _without_difference(factor).as_base_exp()
+        if isinstance(base, sym.sigmoid):
+            apart -= power * sym.softplus(-base.args[0])
+        elif isinstance(base, sp.cosh):
+            z = base.args[0]
+            apart += power * _logarithm_of(Sum({z: sp.Rational(1, 2), -z: sp.Rational(1, 2)}))
+        else:
+            rest *= factor
+    terms = _sum(rest)
+    if terms is not None and len(terms.terms) > 1 and terms.largest != 0:
+        return apart + _logarithm_of(terms)
+    return None if apart == 0 else apart + balanced(sp.log(rest))
+
+
+def _logarithm_of(terms: Sum) -> Any:
     return terms.largest + sp.log(terms.divided())
+
+
+def _without_difference(factor: Any) -> Any:
+    """Write powers of 1 − tanh² z by cosh z, and of 1 − σ(z) by σ(−z): they go to zero."""
+    base, power = factor.as_base_exp()
+    rest = base - 1
+    if rest.is_Mul and len(rest.args) == 2 and rest.args[0] == -1:
+        falls, times = rest.args[1].as_base_exp()
+        if isinstance(falls, sp.tanh) and times == 2:
+            return sp.cosh(falls.args[0]) ** (-2 * power)
+        if isinstance(falls, sym.sigmoid) and times == 1:
+            return sym.sigmoid(-falls.args[0]) ** power
+    return factor
+
+
+def _power_of_sigmoid(power: Any) -> Any:
+    """Return σ(z)ᵖ where p is no whole number: σ(z) may be zero, where roots have no slope."""
+    z, times = power.base.args[0], power.exp
+    return None if times.is_integer else sp.exp(-times * sym.softplus(-z))
 
 
 def _quotient(product: Any) -> Any:
@@ -117,6 +158,8 @@ def _quotient(product: Any) -> Any:
     exponent, sums, rest = sp.Integer(0), [], []
     for factor in sp.Mul.make_args(product):
         base, power = factor.as_base_exp()
+        if not (power.is_integer and power.is_positive):
+            base, power = _without_difference(factor).as_base_exp()
         terms = _sum(base) if power.is_Rational else None
         if base == sp.E:
             exponent += power
@@ -152,8 +195,8 @@ def _sum(expression: Any) -> Sum | None:
     """Return a sum of exponentials and of what has none; None of anything else."""
     if not expression.has(*SUMS):
         return None
-    for function, written in ((sp.sinh, _sinh), (sp.cosh, _cosh)):
-        expression = expression.replace(function, written)
+    expression = expression.replace(sp.sinh, lambda z: (sp.exp(z) - sp.exp(-z)) / 2)
+    expression = expression.replace(sp.cosh, lambda z: (sp.exp(z) + sp.exp(-z)) / 2)
     found: dict[Any, Any] = {}
     for term in sp.Add.make_args(sp.expand(expression)):
         exponent, factors = sp.Integer(0), []
@@ -168,12 +211,3 @@ def _sum(expression: Any) -> Sum | None:
             return None
         found[exponent] = found.get(exponent, 0) + before
     return Sum(found)
-
-
-def _cosh(z: Any) -> Any:
-    return (sp.exp(z) + sp.exp(-z)) / 2
-
-
-def _sinh(z: Any) -> Any:
-    """Write sinh by tanh, which is exact near zero, where a difference of exponentials is not."""
-    return sp.tanh(z) * _cosh(z)

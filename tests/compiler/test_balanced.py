@@ -1,4 +1,4 @@
-"""Quotients and logarithms of sums of exponentials in float32, beside mpmath with sixty digits."""
+"""Quotients, logarithms and roots of exponentials in float32, beside mpmath with many digits."""
 
 import math
 
@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from tiers import first_only
 
+from mnemic.codegen.guards import TINY
 from mnemic.codegen.torch_printer import print_torch
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.balanced import balanced
@@ -32,7 +33,13 @@ LOSSES = (
 """Losses whose error or slope was no number, or whose value was none, far from zero."""
 
 FAR = (0.0, 1e-3, 0.2, 2.0, 30.0, 60.0, 100.0, 1e4)
-EXACT = [{"sigmoid": lambda z: 1 / (1 + mpmath.exp(-z))}, "mpmath"]
+EXACT = [
+    {
+        "sigmoid": lambda z: 1 / (1 + mpmath.exp(-z)),
+        "softplus": lambda z: mpmath.log(1 + mpmath.exp(z)),
+    },
+    "mpmath",
+]
 
 
 def _points(several: bool) -> list[tuple[float, ...]]:
@@ -48,18 +55,17 @@ def test_errors_and_slopes_are_right_however_large_a_residual_is(loss: str) -> N
     expression = read(loss, {"e": sym.e, "y": sym.y, "v": sym.v})
     error = derive(expression)
     for told in (expression, error.signal, error.slope):
-        _compare(told)
+        _compare(told, _points(len(told.free_symbols) > 1))
 
 
-def _compare(told) -> None:
+def _compare(told, points: list[tuple[float, ...]]) -> None:
     names = sorted(told.free_symbols, key=str)
-    points = _points(len(names) > 1)
     columns = torch.tensor(points, dtype=torch.float32).T
     given = {str(s): x.clone().requires_grad_() for s, x in zip(names, columns, strict=True)}
     written = print_torch(told, {name: name for name in given})
-    found = eval(written, {"torch": torch, "F": F, "math": math, **given})
+    found = eval(written, {"torch": torch, "F": F, "math": math, "TINY": TINY, **given})
     slopes = torch.autograd.grad(found.sum(), [*given.values()])
-    with mpmath.workdps(60):
+    with mpmath.workdps(200):
         for which, told_one in enumerate([told, *(sp.diff(told, s) for s in names)]):
             exact = sp.lambdify(names, told_one, EXACT)
             row = found if which == 0 else slopes[which - 1]
@@ -68,6 +74,26 @@ def _compare(told) -> None:
                 if abs(true) < 1e30:
                     near = 1e-6 * abs(true) + 2e-6 * (1 + max(map(abs, x)))
                     assert abs(row[at].item() - true) < near, (written, x, which)
+
+
+FEATURES = (
+    "log(sigmoid(x))",
+    "log(3*sigmoid(x)**2*(2 + cosh(x)))",
+    "log(1 - tanh(x)**2)",
+    "log(1 - sigmoid(x))",
+    "sqrt(1 - tanh(x)**2)",
+    "sqrt(softplus(x))",
+    "sigmoid(x)**0.3",
+    "log(cosh(x) + sinh(x) + 1)",
+    "where(x > 0, 1 + x, exp(x))",
+    "where(x < -1, 2*exp(1 + x), 3 + x)",
+)
+"""Functions that were, or whose slope was, infinite or no number within a hundred of zero."""
+
+
+@pytest.mark.parametrize("written", FEATURES)
+def test_logarithms_roots_and_branches_are_right_far_from_zero(written: str) -> None:
+    _compare(read(written, {"x": sym.x}), [(sign * x,) for x in FAR[:-1] for sign in (1, -1)])
 
 
 @pytest.mark.parametrize(
