@@ -16,6 +16,9 @@ from typing import Any
 
 import networkx as nx
 
+MEMORIES = (("v", "k"), ("k", "k"))
+"""The axes of memories and of matrices over keys, which tiles hold the other way round."""
+
 
 @dataclass(frozen=True)
 class Given:

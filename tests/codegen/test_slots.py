@@ -54,6 +54,7 @@ def test_the_definition(form: str) -> None:
     out, state = compiled(spec()).operator(**given, form=form, output_final_state=True)
     expected, held = naive(**given, w=1 - given["log_alpha"].exp())
     close({"y": out, **state}, {"y": expected, **held})
+    assert compiled(spec()).operator.params == {}  # nothing that it starts from is learned
 
 
 def test_write_keys_of_their_own() -> None:

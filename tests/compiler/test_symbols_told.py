@@ -256,6 +256,53 @@ def test_order_before_behind_a_link_sees_the_link_of_the_decayed_dual() -> None:
         torch.testing.assert_close(link(dual) @ q[0, t, 0], y[0, t, 0])
 
 
+def test_order_before_beside_a_penalty_sees_no_part_of_it() -> None:
+    """ŷₜ = αₜ Wₜ₋₁ kₜ, by hand beside the interpreter: the threshold comes with a step."""
+    retention = {"global": {"elastic": {"l1": 0.1, "l2": 0}}, "decay": "token", "order": "before"}
+    rule = mine(bias="l2", retention=retention, optimizer={"rate": "token"})
+    assert text_of(rule, "prediction") == ["ŷₜ = αₜ Wₜ₋₁ kₜ"]
+    q, k, v, alpha, eta = _drawn()
+    y, _ = interpret(rule, q, k, v, {"log_alpha": alpha.log(), "eta": eta})
+    w = torch.zeros(3, 3, dtype=torch.float64)
+    for t in range(4):
+        a, rate = alpha[0, t, 0], eta[0, t, 0]
+        dual = a * w - rate * torch.outer(a * w @ k[0, t, 0] - v[0, t, 0], k[0, t, 0])
+        w = torch.nn.functional.softshrink(dual, float(rate) / 10)
+        torch.testing.assert_close(w @ q[0, t, 0], y[0, t, 0])
+    local = {**retention, "local": {"bregman": "w**4/4 + w**2/2"}}
+    rule = mine(bias="l2", retention=local, optimizer={"rate": "token"})
+    assert text_of(rule, "prediction") == ["ŷₜ = (∇R)⁻¹(αₜ ∇R(Wₜ₋₁)) kₜ"]
+
+
+def test_rows_over_their_sum_are_summed_with_what_is_left_of_them() -> None:
+    """κ = exp(s) / Σ cᵢ exp(s), by hand beside the interpreter; αₜ cancels in a prediction."""
+    rule = mine(
+        bias="l2", features={"kernel": "exp(s)", "normalise": "row"}, optimizer={"rate": "token"},
+        retention={"decay": "token", "order": "before"},
+    )  # fmt: skip
+    assert text_of(rule, "prediction") == ["ŷₜ = Wₜ₋₁ φ(kₜ)"]
+    assert text_of(rule, "kernel")[1] == "κ₂(s) = exp(s) / Σ_(i≤t) cᵢ exp(s),  s = k·x"
+    q, k, v, alpha, eta = _drawn()
+    y, _ = interpret(rule, q, k, v, {"log_alpha": alpha.log(), "eta": eta})
+    left, rows = torch.zeros(0, dtype=torch.float64), torch.zeros(0, 3, dtype=torch.float64)
+
+    def read(x: torch.Tensor) -> torch.Tensor:
+        weights = left * (k[0, : len(left), 0] @ x).exp()
+        return weights @ rows / weights.sum() if len(left) else torch.zeros_like(x)
+
+    for t in range(4):
+        row = eta[0, t, 0] * (v[0, t, 0] - read(k[0, t, 0]))
+        left, rows = torch.cat([alpha[0, t, 0] * left, left.new_ones(1)]), torch.vstack([rows, row])
+        torch.testing.assert_close(read(q[0, t, 0]), y[0, t, 0])
+
+
+def _drawn() -> tuple[torch.Tensor, ...]:
+    draw = torch.Generator().manual_seed(0)
+    q, k, v = torch.randn(3, 1, 4, 1, 3, dtype=torch.float64, generator=draw) / 2
+    alpha, eta = torch.rand(2, 1, 4, 1, dtype=torch.float64, generator=draw)
+    return q, k, v, alpha, eta
+
+
 @pytest.mark.parametrize(
     ("retention", "told"),
     [

@@ -810,6 +810,12 @@ CASES: list[Case] = [
         {"features": KERNEL, "bias": "l2", "memory": "mlp"},
     ),
     (
+        "optimizers.weights_by_similarity",
+        {"memory": {"kind": "interpolation", "ridge": 0.1}, "bias": "l2", "weights": "token"},
+        "weights",
+        {"memory": {"kind": "interpolation", "ridge": 0.1}, "bias": "l2"},
+    ),
+    (
         "memories.steps_behind_a_kernel",
         {"features": KERNEL, **EXACT},
         "optimizer.method",

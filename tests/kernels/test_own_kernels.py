@@ -27,6 +27,10 @@ SPECS = {
         },
         "retention": {"decay": "channel", "order": "after"},
     },
+    "rows of a kernel that sum to one, under a decay": {
+        "bias": "l2", "features": {"kernel": "exp(s)", "normalise": "row"}, "optimizer": TOKEN,
+        "retention": {"decay": "token"},
+    },
     "a divergence without an inverse": {
         "bias": "l2", "optimizer": TOKEN, "retention": {"local": {"bregman": "exp(w) + w**2"}},
     },
@@ -107,6 +111,7 @@ SPECS = {
 }  # fmt: skip
 
 LENGTHS = {name: (4, 17) for name in SPECS} | {
+    "rows of a kernel that sum to one, under a decay": (17,),
     "a divergence without an inverse": (4,),
     "an f-divergence by row": (4,),
     "an f-divergence with a cut and a pole": (4,),
@@ -119,7 +124,8 @@ LENGTHS = {name: (4, 17) for name in SPECS} | {
 
 FIRST = (
     "a dot loss over four tokens, momentum", "a squared loss over three tokens, channels",
-    "an f-divergence by row", "a loss that a coefficient only bounds", "slopes of one size",
+    "rows of a kernel that sum to one, under a decay", "an f-divergence by row",
+    "a loss that a coefficient only bounds", "slopes of one size",
     "a step and a number", "a user's loss behind a kernel", "a full-batch step of weighed pairs",
     "a decay of a token's first step", "an implicit step of single numbers",
 )  # fmt: skip

@@ -6,7 +6,7 @@ import sympy as sp
 
 from mnemic.codegen.derivative import derivative
 from mnemic.codegen.ops.at import At
-from mnemic.codegen.plan import Map, Read
+from mnemic.codegen.plan import MEMORIES, Map, Read
 from mnemic.compiler.implicit import NewErrorBase
 
 
@@ -29,8 +29,7 @@ def _part(at: At, op: Map, read: Read, slope: Any) -> str:
         return _sloped(at, name, op, slope)
     joined = _joined(at, op, read, slope)
     if joined is not None:
-        function, other = joined
-        return at.call(name, at.axes(read.quantity), function, at.d, other)
+        return at.call(name, at.axes(read.quantity), *joined)
     inner = at.d if slope == 1 else _sloped(at, f"{name}_parts", op, slope)
     return at.summed(name, inner, axes, read.axes)
 
@@ -52,7 +51,7 @@ def _unread(name: str, op: Map) -> Any:
     return sp.Symbol(name, real=True)
 
 
-def _joined(at: At, op: Map, read: Read, slope: Any) -> tuple[str, str] | None:
+def _joined(at: At, op: Map, read: Read, slope: Any) -> tuple[str, ...] | None:
     """Return the product that is Σ over one axis of the gradient times a vector, or ``None``."""
     axes = at.quantity.axes
     if not (slope.is_Symbol and len(axes) == 2 and len(read.axes) == 1):
@@ -61,4 +60,9 @@ def _joined(at: At, op: Map, read: Read, slope: Any) -> tuple[str, str] | None:
     (missing,) = [a for a in axes if a not in read.axes]
     if other.axes != (missing,):
         return None
-    return ("recall" if missing == axes[1] else "pull"), other.quantity
+    along = missing == axes[1]
+    if axes in MEMORIES:
+        return "recall" if along else "pull", at.d, other.quantity
+    return ("matrix_rows", at.d, other.quantity) if along else (
+        "vector_matrix", other.quantity, at.d
+    )  # fmt: skip

@@ -51,6 +51,11 @@ class SlotOperator:
         return {c.name: c for c in self.signature.coefficients}
 
     @property
+    def params(self) -> Mapping[str, str]:
+        """What slots start from: nothing that is learned."""
+        return {}
+
+    @property
     def state(self) -> Mapping[str, str]:
         """Each carried state by name, with its meaning."""
         return {s.name: f"{s.meaning} {s.axes}" for s in self.signature.states}

@@ -4,13 +4,10 @@ from dataclasses import dataclass, field
 
 from mnemic.codegen.ops import OPERATIONS
 from mnemic.codegen.ops.operation import CHUNK, TOKEN
-from mnemic.codegen.plan import Plan, Quantity
+from mnemic.codegen.plan import MEMORIES, Plan, Quantity
 from mnemic.codegen.tiled.axes import Axes, NoTiles, Place, joined
 from mnemic.codegen.tiled.windows import BAND, SHARED, SLOTS, TAIL, Windows
 from mnemic.codegen.tiled.windows import ROWS as PLAIN
-
-MEMORIES = (("v", "k"), ("k", "k"))
-"""The axes of what is held the other way round in a tile: memories, and matrices over keys."""
 
 ROWS = "C"
 """The size of the rows' axis."""

@@ -20,11 +20,12 @@ def kernels(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
     if found is None:
         return
     where = d.sign(",  s = k·x", r",\quad s = k \cdot x")
-    read = _kernel(d, found.read, d.sign("Σ_(i≤t)", r"\sum_{i \le t}"))
+    share = _shared(rule, d)
+    read = _kernel(d, found.read, d.sign("Σ_(i≤t)", r"\sum_{i \le t}"), share)
     if _one_kernel(rule):
         yield "kernel", f"{d.sign('κ', chr(92) + 'kappa')}(s) = {read}{where}"
         return
-    predict = _kernel(d, found.predict, d.sign("Σ_(i<t)", r"\sum_{i<t}"))
+    predict = _kernel(d, found.predict, d.sign("Σ_(i<t)", r"\sum_{i<t}"), share)
     yield "kernel", f"{d.sign('κ₁', chr(92) + 'kappa_1')}(s) = {predict}{where}"
     yield "kernel", f"{d.sign('κ₂', chr(92) + 'kappa_2')}(s) = {read}{where}"
 
@@ -37,16 +38,21 @@ def _one_kernel(rule: Rule) -> bool:
     return rule.error.constant or same
 
 
-def _kernel(d: Dialect, kernel: Kernel, over: str) -> str:
+def _kernel(d: Dialect, kernel: Kernel, over: str, share: str) -> str:
     shown = d.expr(kernel.expr)
-    return f"{shown} / {over} {shown}" if kernel.normalised else shown
+    return f"{shown} / {over} {share}{shown}" if kernel.normalised else shown
+
+
+def _shared(rule: Rule, d: Dialect) -> str:
+    """Write cᵢ, what is left of a row, where rows fade from token to token."""
+    fades = rule.decay != 1 or rule.row_decay != 1 or rule.momentum is not None
+    return d.of("c", "i") + " " if fades and rule.window == 1 else ""
 
 
 def rows(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
     """Write W φ(x) as a sum over kept keys, and the row that a token adds."""
     key = d.of("k", "i")
-    fades = rule.decay != 1 or rule.row_decay != 1 or rule.momentum is not None
-    share = d.of("c", "i") + " " if fades and rule.window == 1 else ""
+    share = _shared(rule, d)
     total = d.sign("Σ_(i≤t)", r"\sum_{i \le t}")
     kappa = d.sign(f"κ({key}·x)", rf"\kappa({key} \cdot x)")
     if not _one_kernel(rule):

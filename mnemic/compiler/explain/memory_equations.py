@@ -52,12 +52,20 @@ def last_dual(rule: Rule, d: Dialect) -> str:
 def seen_memory(rule: Rule, d: Dialect, row_decay: Any) -> str:
     """Write the memory that the gradient sees: W, or what the decay leaves of it.
 
-    The decay acts on the dual, so behind a link the memory is the link of a decayed dual.
+    The decay acts on the dual, so behind a link the memory is the link of a decayed dual; where W
+    alone is kept, what maps a dual back has no part of a penalty, which a step alone brings.
     """
-    plain = rule.retained.mode == "multiplicative" or rule.retained.link.identity
-    if plain or (rule.seen == 1 and row_decay == 1):
-        return acted(rule, d, rule.seen, row_decay, d.of("W", "t-1"))
-    return d.call("link", acted(rule, d, rule.seen, row_decay, last_dual(rule, d)))
+    found, seen = rule.retained, rule.seen
+    if rule.kernels is not None and rule.kernels.predict.normalised:
+        seen = sp.Integer(1)  # of rows over their sums the step's own decay cancels
+    plain = found.mode == "multiplicative" or found.link.identity
+    plain |= found.mode == "prox" and found.link.normaliser == "none" and found.mirror == sym.w
+    if plain or (seen == 1 and row_decay == 1):
+        return acted(rule, d, seen, row_decay, d.of("W", "t-1"))
+    decayed = acted(rule, d, seen, row_decay, last_dual(rule, d))
+    if found.mode == "prox" and (found.link.normaliser == "none" or found.first is not None):
+        return d.sign("(∇R)⁻¹", r"(\nabla R)^{-1}") + f"({decayed})"
+    return d.call("link", decayed)
 
 
 def mirrored(rule: Rule, d: Dialect, memory: str) -> str:

@@ -5,7 +5,7 @@ from typing import Final
 
 from mnemic.dsl.coefficients import ONE
 from mnemic.dsl.expressions import Apply, Name, Node, Number
-from mnemic.dsl.memory import Diagonal, Linear, Nonparametric
+from mnemic.dsl.memory import Diagonal, Interpolation, Linear, Nonparametric
 from mnemic.dsl.methods import ELEMENTWISE, OPTIONS, have, listed
 from mnemic.dsl.optimizer import OptimizerEntry
 from mnemic.dsl.retention import GlobalL2, NoGlobal
@@ -290,7 +290,8 @@ def weights_that_multiply(spec: Spec) -> Iterator[Issue]:
 
 
 def weights_by_similarity(spec: Spec) -> Iterator[Issue]:
-    """Require weights by similarity to the query for a local fit; refuse them elsewhere."""
+    """Require weights by similarity to the query for a local fit; refuse them elsewhere, and any
+    in an interpolation."""
     similar, local = spec.weights.word() == "similarity", isinstance(spec.memory, Nonparametric)
     if similar and not local:
         reason = "similarity weights depend on the query, which only a nonparametric memory sees"
@@ -298,6 +299,10 @@ def weights_by_similarity(spec: Spec) -> Iterator[Issue]:
     if local and not similar:
         reason = "a nonparametric memory weighs its pairs by their similarity to the query"
         yield Issue(reason, "weights", spec.weights.word(), hint="write weights: similarity")
+    if isinstance(spec.memory, Interpolation) and spec.weights.word() == "token":
+        reason = "an interpolation solves (κ + ridge·I) c = v for all pairs alike, without weights"
+        hint = "leave the weights out; where pairs should count differently, use method: exact"
+        yield Issue(reason, "weights", "token", hint=hint)
 
 
 def momentum_on_a_write(spec: Spec) -> Iterator[Issue]:
