@@ -44,6 +44,14 @@ def test_capacity_tells_pairs_and_formulas(mnemic, tmp_path: Path) -> None:
     assert out.is_file()
 
 
+def test_the_page_shows_what_the_command_prints(mnemic) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "capacity.md").read_text(encoding="utf-8")
+    command = next(line for line in page.splitlines() if line.startswith("$ mnemic capacity "))
+    shown = page[page.index(command) :].partition("```")[0].splitlines()[1:]
+    printed = mnemic(*command.split()[2:]).out.splitlines()
+    assert [line for line in shown if line not in ("…", *printed)] == []
+
+
 def test_influence_tells_decay_and_eigenvalues(mnemic, tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("a text of some words", encoding="utf-8")
