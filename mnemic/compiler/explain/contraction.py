@@ -34,7 +34,7 @@ def step_size(rule: Rule, curvature: Any) -> Any:
     gates = sp.Integer(1)
     if rule.window > 1:
         gates = rule.window * (1 if rule.gamma is None else sym.coefficient("gamma"))
-    found = still(rule) * rule.seen * rule.gain * rule.rate * gates * curvature * sym.kappa
+    found = still(rule) * seen(rule) * rule.gain * rule.rate * gates * curvature * sym.kappa
     found = found.subs(sym.kappa, product_symbol(rule))
     return sp.nsimplify(simplified(found.subs(_table(rule), simultaneous=True)))
 
@@ -68,6 +68,12 @@ def floor(rule: Rule) -> Any:
 def decay(rule: Rule) -> Any:
     """Return a: what a step keeps of the memory."""
     return sp.sympify(rule.decay * rule.row_decay).subs(_table(rule), simultaneous=True)
+
+
+def seen(rule: Rule) -> Any:
+    """Return s: what the gradient sees of the memory before the step, decays of rows included."""
+    before = rule.problem.spec.retention.order == "before"
+    return rule.seen * rule.row_decay if before else rule.seen
 
 
 def momentum(rule: Rule) -> Any:

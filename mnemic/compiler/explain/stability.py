@@ -236,7 +236,7 @@ def _room(rule: Rule) -> tuple[float, float] | None:
     slope = sp.Integer(1) if rule.retained.link.identity else contraction.steepest_link(rule)
     if slope is None or slope == 0:
         return None
-    unit = sp.sympify(contraction.still(rule) * rule.seen * rule.gain * slope)
+    unit = sp.sympify(contraction.still(rule) * contraction.seen(rule) * rule.gain * slope)
     least = placing.values(rule, contraction.floor(rule) / unit)
     most = placing.values(rule, contraction.limit(rule) / unit)
     return (max(least), min(most)) if least and most else None
