@@ -23,8 +23,8 @@ ROUNDING = 1e-12
 
 
 def steepest(value: Any, slope: Any, *, inverse: bool = False) -> float | None:
-    """Return sup |f′| of a function f of ``sym.y`` alone, or of its inverse; ``inf`` where it grows
-    without end or jumps, and ``None`` where it is no number somewhere.
+    """Return sup f′ of a function f of ``sym.y`` alone, or of its inverse; ``inf`` where it grows
+    without end or jumps, and ``None`` where it is no number or f falls somewhere.
 
     Slopes are sampled on a grid and refined at each peak of theirs, so that they are found on
     either side of a kink; no secant may be steeper, so that a narrow peak is found by its rise.
@@ -39,6 +39,8 @@ def steepest(value: Any, slope: Any, *, inverse: bool = False) -> float | None:
     if len(numbers) < len(sizes):
         return None
     line = Line(found, inverse)
+    if line.falls():
+        return None
     top = max(*numbers, *(found.climb(*ends) for ends in _peaks(numbers)))
     return math.inf if math.isinf(top) or line.grows(top) else line.rise(top)
 
@@ -57,6 +59,11 @@ class Line:
 
     slopes: Slopes
     inverse: bool
+
+    def falls(self) -> bool:
+        """Return whether the function falls from one place to the next."""
+        values = [self.slopes.value(place) for place in LINE]
+        return any(b - a < -ROUNDING * (abs(a) + abs(b)) for a, b in pairwise(values))
 
     def grows(self, top: float) -> bool:
         """Return whether slopes grow decade by decade towards zero or away from it, on a side."""

@@ -191,9 +191,9 @@ def _under(rule: Rule, size: float, allowed: float) -> bool:
 
 
 def steepest_link(rule: Rule) -> Any | None:
-    """Return sup |f′| of the function f by which the memory is read off the state (∇R of it, where
-    the state is the memory itself); None where it grows without end, couples entries or multiplies
-    them.
+    """Return sup f′ of the function f by which the memory is read off the state (∇R of it, where
+    the state is the memory itself); None where f′ grows without end or f falls, couples entries or
+    multiplies them.
 
     Coefficients take the values of their ranges. Where a step solves the retention's global term,
     as a proximal step does, that only draws two memories nearer to each other in ∇R.
@@ -209,7 +209,7 @@ def steepest_link(rule: Rule) -> Any | None:
     along = sym.w if inverse else sym.a
     slope = tidy(sp.diff(value, along))
     if not slope.has(along) and not value.has(sp.sign):
-        return sp.Abs(sp.nsimplify(1 / slope if inverse else slope, rational=True))
+        return sp.nsimplify(1 / slope if inverse else slope, rational=True)
     most = _over_ranges(rule, value.subs(along, sym.y), slope.subs(along, sym.y), inverse)
     return None if most is None else sp.nsimplify(_rounded_up(most), rational=True)
 

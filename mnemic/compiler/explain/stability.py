@@ -446,8 +446,8 @@ def _bounded(rule: Rule, peak: Any, values: list[float], lowest: float) -> Stabi
     if not rule.retained.link.identity:
         slope = contraction.steepest_link(rule)
         if slope is None:
-            return Stability("open", None, "The link couples the entries or has no bounded slope; "
-                             "no bound is derived for the step behind it.")  # fmt: skip
+            return Stability("open", None, "The link couples the entries, falls or has no bounded "
+                             "slope; no bound is derived for the step behind it.")  # fmt: skip
         left = left * slope
     if contraction.still(rule) > 1 and rule.momentum is not None:
         return Stability("open", None, "No bound is derived for momentum under a chunk anchor.")
