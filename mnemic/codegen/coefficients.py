@@ -34,6 +34,8 @@ class Coefficients:
     carry_before: str | None = None
     decay: str | None = None
     """What the dual after row t holds of an O(S_s): decay and gain alone."""
+    gained: str | None = None
+    """What the dual after row t holds of S_s, where the retention has a gain."""
     faded: str | None = None
     """What the momentum after row t holds of the gradient at s, windows aside."""
     fade: str | None = None
@@ -176,6 +178,8 @@ def _by_head(b: Builder, c: Coefficients) -> None:
     through = {"memory": decay, "momentum": decay}
     if b.rule.momentum is not None:
         through["momentum"] = _momentum_matrix(b, c, decay)
+        if b.rule.momentum_on == "write":  # what is erased goes past S
+            through["memory"] = c.gained or decay
     for state, matrix in through.items():
         c.mix[state] = _windowed(b, c, matrix, state)
     _delay(b, c)
@@ -204,7 +208,7 @@ def _momentum_matrix(b: Builder, c: Coefficients, decay: str | None) -> str:
     if b.rule.gain != 1:
         s, g = sp.Symbol("s_", real=True), sp.Symbol("g_", real=True)
         gain = b.row_map("gain", b.rule.gain)
-        sums = b.map("gained", s * g, {"s_": sums, "g_": (gain, ("s",))})
+        sums = c.gained = b.map("gained", s * g, {"s_": sums, "g_": (gain, ("s",))})
     c.carry = b.call("carry", ("t",), "matrix_rows", sums, c.fade)
     return b.product("mix_momentum", ("t", "s"), sums, faded)
 

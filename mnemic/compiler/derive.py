@@ -74,12 +74,14 @@ def _derive(problem: Problem) -> Rule:
     own = _own_rate(problem)
     with asked_at(_place_of_retention(spec)):  # an infinite step takes a global term once
         retained = _retained(problem, sp.Integer(1) if own == sp.oo else own)
+    if _is_one_matrix(problem):
+        retained = retention.unlinked(retained)
     with asked_at("optimizer.rate" if spec.optimizer.rate.normalized else "optimizer.method"):
         step = _step(problem, loss_error, retained)
     complexes.check(problem, step.error, retained)
     per = {s.symbol: s.per for s in problem.scalars}
     with asked_at("features"):
-        kernelised.check(problem, step.error, retained.gain, per)
+        kernelised.check(problem, step.error, retained.factor * retained.gain, per)
     method = _method(problem, step.error)
     alpha, rows = decays_of(problem)
     anchor = spec.optimizer.anchor.chunk
@@ -98,16 +100,20 @@ def _derive(problem: Problem) -> Rule:
     with asked_at("weights.gamma"):
         gamma = _gamma(problem)
     kind = _kind(facts)
+    momentum = _momentum(problem, method)
+    gain, rate = retained.factor * retained.gain, step.rate * _curve(method, step.error)
+    if momentum is not None:  # S is as large as W
+        gain, rate = retained.gain, retained.factor * rate
     return kind(
         problem=problem,
         error=step.error,
-        rate=step.rate * _curve(method, step.error),
-        gain=retained.gain,
+        rate=rate,
+        gain=gain,
         decay=sp.simplify(alpha * retained.decay),
         row_decay=rows,
         seen=alpha if spec.retention.order == "before" else sp.Integer(1),
         phase=problem.scalar("phase") is not None,
-        momentum=_momentum(problem, method),
+        momentum=momentum,
         momentum_on=getattr(spec.optimizer.momentum, "on", "gradient"),
         retained=retained,
         network=facts.network,
@@ -121,6 +127,17 @@ def _derive(problem: Problem) -> Rule:
         structure=structure,
         steps=_trail(problem, loss_error, step, retained, structure, method),
     )
+
+
+def _is_one_matrix(problem: Problem) -> bool:
+    """Return whether the memory is one matrix that takes steps from zero, each a number times its
+    gradient."""
+    optimizer = problem.spec.optimizer
+    if optimizer.method in ("exact", "batch"):
+        return False
+    if optimizer.rate.normalized and problem.scalar("theta") is not None:
+        return False
+    return not is_layered(network(problem.spec.memory, optimizer.every), _applied(problem))
 
 
 def _method(problem: Problem, error: error_signal.ErrorSignal) -> Fit | LeastSquares | Applied:
@@ -223,7 +240,7 @@ def _held(problem: Problem, retained: retention.Retained) -> steps.Held:
             "an l2 term. With any other each entry's minimum depends on all: use gd or momentum, "
             "which solve it beside the loss's gradient"
         )
-    return steps.Held(retained.decay, factor * retained.gain)
+    return steps.Held(retained.decay, factor * retained.factor * retained.gain)
 
 
 def _check_unrounded(problem: Problem) -> None:

@@ -109,6 +109,9 @@ class Retained:
     """Whether steps can take the dual out of the range in which a minimiser exists."""
     reason: str = "retention"
     """Where the link comes from."""
+    factor: Any = sp.Integer(1)
+    """How many times the dual the state is: other than 1 where a link only multiplies by a number,
+    which goes into the step, so that the state is the memory."""
     first: Link | None = None
     """Under ``prox`` and a constraint beside a global term: the link of the local term alone."""
 
@@ -117,6 +120,26 @@ class Retained:
         """The link of a dual that no step has been taken on, whose rate would weigh the global
         term: W_0 = argmin R(W) − ⟨A_0, W⟩ under the constraint."""
         return self.link if self.first is None else self.first
+
+
+def unlinked(retained: Retained) -> Retained:
+    """Return a retention whose link multiplies by a number c with W = cA for the state.
+
+    W_t = decay·W_{t−1} + c·gain·S_t is then linear in its steps, as A_t was.
+
+    >>> half = Retained("dual", sp.Integer(1), sp.Integer(1), Link(sym.a / 2), 2 * sym.w)
+    >>> unlinked(half).factor, unlinked(half).link.identity
+    (1/2, True)
+    """
+    link = retained.link
+    if retained.mode != "dual" or link.normaliser != "none" or link.expr is None or link.identity:
+        return retained
+    factor = sp.diff(link.expr, sym.a)
+    if not factor.is_number or factor == 0 or sp.expand(link.expr - factor * sym.a) != 0:
+        return retained
+    state = f"W itself, as the link only multiplies: {factor} goes into the step"
+    steps = (*retained.steps, ("state", state))
+    return replace(retained, link=Link(), mirror=sym.w, steps=steps, factor=factor)
 
 
 def bregman(

@@ -30,6 +30,9 @@ FAR = (1e4, -1e4, 1e8, -1e8)
 NORMS = (0.5, 2.0, 8.0)
 """Norms of ŷ − v at which one coordinate of it is moved alone."""
 
+GROWTH = 1.001
+"""A slope that still grows by this much counts as growing without end."""
+
 NEAR, DIGITS = 1e-3, 60
 """Sizes of residuals below which slopes are computed with so many digits."""
 
@@ -93,7 +96,7 @@ class Slopes:
         self.alone = not any(z.has(sym.v) for z in placed)
         names = [sym.e, sym.n, sym.v]
         self.sample = sp.lambdify(names, placed, _MATH)
-        self.exact = [sampler(z, names) for z in placed[:2]]
+        self.exact = [sampler(z, names) for z in placed]
 
     @cached_property
     def near(self) -> float:
@@ -126,7 +129,7 @@ class Slopes:
             except (TypeError, ValueError, ZeroDivisionError):
                 return None
         with mpmath.workdps(DIGITS):
-            found = [one(e, abs(e), v) for one in self.exact]
+            found = [one(e, abs(e), v) for one in self.exact[:2]]
         numbers = [abs(value) for value in found if value is not None]
         if len(numbers) == len(found):
             return float(max(numbers))
@@ -138,12 +141,26 @@ class Slopes:
         close = [side * size for size in SIZES[:12] for side in (1, -1)] if v else []
         narrow = [self._size(e, v) for size in close for e in (size, size - v)]  # near v and zero
         top = max(PLACES, key=lambda e: found[e])
-        low, high = top - STEP, top + STEP
-        for _ in range(40):  # by thirds
+        return max(*narrow, found[top], self.climb(top - STEP, top + STEP, v))
+
+    def climb(self, low: float, high: float, v: float = 0.0) -> float:
+        """Return the steepest slope around one peak, ``inf`` where it grows to the last digits."""
+        found = [0.0]
+        for _ in range(75):  # by thirds
             left, right = low + (high - low) / 3, high - (high - low) / 3
-            steeper = self._size(left, v) > self._size(right, v)
-            low, high = (low, right) if steeper else (left, high)
-        return max(*narrow, found[top], self._size((low + high) / 2, v))
+            sizes = self._size(left, v), self._size(right, v)
+            low, high = (low, right) if sizes[0] > sizes[1] else (left, high)
+            found.append(max(found[-1], *sizes))
+        last = found[-30::10] + found[-1:]
+        return math.inf if all(b > GROWTH * a for a, b in pairwise(last)) else found[-1]
+
+    def value(self, e: float) -> float:
+        """Return the error signal at a residual, v at zero."""
+        try:
+            return float(self.sample(e, abs(e), 0.0)[2])
+        except (OverflowError, TypeError, ValueError, ZeroDivisionError):
+            found = self.exact[2](e, abs(e), 0.0)
+            return math.inf if found is None else found
 
     def _size(self, e: float, v: float) -> float:
         found = self.at(e, v)

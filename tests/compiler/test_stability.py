@@ -65,6 +65,40 @@ def test_the_bound_is_where_the_spectral_radius_reaches_one(
     assert radius(edge * 0.999) < 1 < radius(edge * 1.001)
 
 
+@pytest.mark.parametrize("decay", ["value", "outer"])
+def test_rows_that_fade_before_the_step_hold_larger_steps(decay: str) -> None:
+    """The step as stated, W -> Diag(a)W - eta d/dW |Diag(a)W k - v|^2/2, differentiated."""
+    rows = {"from": "input", "per": "value"}
+    outer = {"decay": "outer", "row_decay": rows}
+    entries = outer if decay == "outer" else {"decay": rows}
+    found = stability(
+        rule(
+            retention={**entries, "order": "before"},
+            optimizer={"rate": {"from": "input", "activation": "1.9*sigmoid(x)"}},
+        )
+    )
+    assert (found.place, found.warning) == ("inside", None)
+    assert found.bound is not None
+    fades = {sym.coefficient("alpha"): 0.5, sym.coefficient("beta"): 0.6, sym.kappa: 1}
+    kept = 0.3 if decay == "outer" else 0.5
+    eta = sym.coefficient("eta")
+    edge = float(sp.solve((found.bound.lhs - found.bound.rhs).subs(fades), eta)[0])
+    key = torch.tensor([0.6, 0.8], dtype=torch.float64)
+
+    def radius(rate: float) -> float:
+        def step(memory: torch.Tensor) -> torch.Tensor:
+            faded = kept * memory
+            error = faded @ key - 0.7
+            return faded - rate * error[:, None] * key
+
+        start = torch.zeros(1, 2, dtype=torch.float64)
+        jacobian = torch.autograd.functional.jacobian(step, start).reshape(2, 2)
+        return float(torch.linalg.eigvals(jacobian).abs().max())
+
+    assert radius(edge) == pytest.approx(1, abs=1e-9)
+    assert radius(0.99 * edge) < 1 < radius(1.01 * edge)
+
+
 def test_a_loss_whose_curvature_grows_asks_for_a_normalised_rate() -> None:
     cubic = rule(bias={"kind": "lp", "p": 3}, optimizer={"rate": "token"})
     assert stability(cubic).kind == "unbounded"

@@ -15,13 +15,15 @@ import sympy as sp
 from mnemic.compiler import steepness
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.key_sizes import product_symbol
-from mnemic.compiler.explain.spans import ranges
+from mnemic.compiler.explain.spans import INFINITE, PLACES, ranges
 from mnemic.compiler.implicit import roots_of
 from mnemic.compiler.jumps import jump
-from mnemic.compiler.numbers import evaluated, sampler
+from mnemic.compiler.numbers import evaluated
 from mnemic.compiler.points import points
 from mnemic.compiler.rule import Rule
-from mnemic.compiler.symbolic import simplified
+from mnemic.compiler.steepest import steepest
+from mnemic.compiler.steepness import GROWTH
+from mnemic.compiler.symbolic import simplified, tidy
 
 SUPREMUM = sp.Symbol("sup ℓ″", positive=True)
 """sup ℓ″ where it depends on coefficients."""
@@ -34,7 +36,7 @@ def step_size(rule: Rule, curvature: Any) -> Any:
     gates = sp.Integer(1)
     if rule.window > 1:
         gates = rule.window * (1 if rule.gamma is None else sym.coefficient("gamma"))
-    found = still(rule) * rule.seen * rule.gain * rule.rate * gates * curvature * sym.kappa
+    found = still(rule) * seen(rule) * rule.gain * rule.rate * gates * curvature * sym.kappa
     found = found.subs(sym.kappa, product_symbol(rule))
     return sp.nsimplify(simplified(found.subs(_table(rule), simultaneous=True)))
 
@@ -68,6 +70,12 @@ def floor(rule: Rule) -> Any:
 def decay(rule: Rule) -> Any:
     """Return a: what a step keeps of the memory."""
     return sp.sympify(rule.decay * rule.row_decay).subs(_table(rule), simultaneous=True)
+
+
+def seen(rule: Rule) -> Any:
+    """Return s: what the gradient sees of the memory before the step, decays of rows included."""
+    before = rule.problem.spec.retention.order == "before"
+    return rule.seen * rule.row_decay if before else rule.seen
 
 
 def momentum(rule: Rule) -> Any:
@@ -183,28 +191,53 @@ def _under(rule: Rule, size: float, allowed: float) -> bool:
 
 
 def steepest_link(rule: Rule) -> Any | None:
-    """Return sup |link′|; None where it grows without end, or the link couples entries.
+    """Return sup f′ of the function f by which the memory is read off the state (∇R of it, where
+    the state is the memory itself); None where f′ grows without end or f falls, couples entries or
+    multiplies them.
 
-    Of a link without a closed form, the inverse of ∇R, it is 1 / inf ∇²R.
+    Coefficients take the values of their ranges. Where a step solves the retention's global term,
+    as a proximal step does, that only draws two memories nearer to each other in ∇R.
     """
-    link = rule.retained.link
-    if link.normaliser != "none":
+    kept, link = rule.retained, rule.retained.link
+    if link.normaliser != "none" or kept.mode == "multiplicative":
         return None
-    if link.expr is None:
-        if link.domain != (-sp.oo, sp.oo):
+    inverse = kept.mode == "prox" or link.expr is None
+    if inverse and link.domain != (-sp.oo, sp.oo):
+        return None
+    value: Any = kept.mirror if kept.mode == "prox" else link.slope if inverse else link.expr
+    value = value.subs(_table(rule), simultaneous=True)
+    along = sym.w if inverse else sym.a
+    slope = tidy(sp.diff(value, along))
+    if not slope.has(along) and not value.has(sp.sign):
+        return sp.nsimplify(1 / slope if inverse else slope, rational=True)
+    most = _over_ranges(rule, value.subs(along, sym.y), slope.subs(along, sym.y), inverse)
+    return None if most is None else sp.nsimplify(_rounded_up(most), rational=True)
+
+
+def _over_ranges(rule: Rule, value: Any, slope: Any, inverse: bool) -> float | None:
+    """Return the steepest slope over the ranges of coefficients, None where it has no end."""
+    spans = {**ranges(rule), **PLACES}
+    names = sorted(value.free_symbols - {sym.y}, key=str)
+    if any(name not in spans for name in names):
+        return None
+    within, beyond = 0.0, 0.0
+    for point in points([spans[name] for name in names]):
+        at = dict(zip(names, map(sp.Float, point), strict=True))
+        found = steepest(value.subs(at), slope.subs(at), inverse=inverse)
+        if found is None or math.isinf(found):
             return None
-        slope, along = 1 / sp.diff(link.slope, sym.w), sym.w
-    else:
-        slope, along = sp.diff(link.expr, sym.a), sym.a
-    if not slope.has(along):
-        return sp.Abs(sp.nsimplify(slope, rational=True))
-    free = sorted(slope.free_symbols - {along}, key=str)
-    at = sampler(slope, [*free, along])
-    places = (*(z / 4 for z in range(-200, 201)), *(s * 10.0**p for s in (-1, 1) for p in (3, 6)))
-    sizes = [[at(*(size for _ in free), z) for z in places] for size in (0.001, 1.0, 1000.0)]
-    if any(v is None for row in sizes for v in row):
-        return None
-    near = max(abs(v) for row in sizes for v in row[:-4] if v is not None)
-    far = max(abs(v) for row in sizes for v in row[-4:] if v is not None)
-    grows = far > 1.001 * near
-    return None if grows else sp.nsimplify(f"{near:.4g}", rational=True)
+        endless = any(abs(z) >= INFINITE for z in point)
+        within, beyond = max(within, 0 if endless else found), max(beyond, found)
+    return beyond if beyond <= GROWTH * within else None
+
+
+def _rounded_up(value: float) -> str:
+    """Write a number in four digits, no smaller than it is but by the rounding of a search.
+
+    >>> _rounded_up(0.999999999), _rounded_up(0.42101)
+    ('1', '0.4211')
+    """
+    if value == 0:
+        return "0"
+    scale = 10.0 ** (math.floor(math.log10(value)) - 3)
+    return f"{math.ceil(value / scale - 1e-3) * scale:.4g}"

@@ -236,7 +236,7 @@ def _room(rule: Rule) -> tuple[float, float] | None:
     slope = sp.Integer(1) if rule.retained.link.identity else contraction.steepest_link(rule)
     if slope is None or slope == 0:
         return None
-    unit = sp.sympify(contraction.still(rule) * rule.seen * rule.gain * slope)
+    unit = sp.sympify(contraction.still(rule) * contraction.seen(rule) * rule.gain * slope)
     least = placing.values(rule, contraction.floor(rule) / unit)
     most = placing.values(rule, contraction.limit(rule) / unit)
     return (max(least), min(most)) if least and most else None
@@ -446,8 +446,8 @@ def _bounded(rule: Rule, peak: Any, values: list[float], lowest: float) -> Stabi
     if not rule.retained.link.identity:
         slope = contraction.steepest_link(rule)
         if slope is None:
-            return Stability("open", None, "The link couples the entries or has no bounded slope; "
-                             "no bound is derived for the step behind it.")  # fmt: skip
+            return Stability("open", None, "The link couples the entries, falls or has no bounded "
+                             "slope; no bound is derived for the step behind it.")  # fmt: skip
         left = left * slope
     if contraction.still(rule) > 1 and rule.momentum is not None:
         return Stability("open", None, "No bound is derived for momentum under a chunk anchor.")

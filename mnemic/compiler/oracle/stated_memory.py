@@ -76,14 +76,15 @@ def _levelled(spec: Spec, sequence: list[list[Token]]) -> list[Tensor]:
     A step is affine in the memory, so a share of it goes on as step(W) − step(0).
     """
     first = sequence[0][0]
-    nothing, shares, found = _start(spec, first), list[Tensor](), []
+    nothing, shares, found = _start(spec, first), list[Memory](), []
     for t, (token,) in enumerate(sequence):
-        own = learn(spec, nothing, token, decays=True).matrix
-        begun = (replace(nothing, matrix=w, dual=w) for w in shares)
-        steps = (learn(spec, memory, token, decays=True).matrix for memory in begun)
-        shares = [*(w - own for w in steps), own]
+        own = learn(spec, nothing, token, decays=True)
+        steps = (learn(spec, share, token, decays=True) for share in shares)
+        kept = [(step.matrix - own.matrix, step.dual - own.dual) for step in steps]
+        written = [*kept, (own.matrix, own.dual)]
+        shares = [replace(nothing, matrix=matrix, dual=dual) for matrix, dual in written]
         weights = token.names["levels"].expand(spec.readout.max_levels)
-        seen = [weights[(s ^ t).bit_length()] * w for s, w in enumerate(shares)]
+        seen = [weights[(s ^ t).bit_length()] * w.matrix for s, w in enumerate(shares)]
         found.append(torch.stack(seen).sum(0))
     return found
 

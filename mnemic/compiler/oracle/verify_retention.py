@@ -25,7 +25,8 @@ def retention(rule: Rule) -> float:
     sizes = torch.tensor([0.1, 0.7, 2.0], dtype=torch.float64)[:, None, None]
     pull = torch.randn(SHAPE, generator=rng, dtype=torch.float64) * sizes
     previous = _feasible(rule, names, rng)
-    decay, gain = evaluate(retained.decay, values), evaluate(rule.gain, values)
+    decay, gain = evaluate(retained.decay, values), evaluate(retained.gain, values)
+    factor = evaluate(retained.factor, values)
     if spec.retention.local.divergence is not None:
         stated = diverge(spec, pull, previous, names)
     else:
@@ -35,7 +36,7 @@ def retention(rule: Rule) -> float:
         return difference(multiply(retained, decay * previous, gain * pull, values), stated)
     if spec.retention.local.divergence is not None:
         dual = evaluate(retained.mirror, {**values, sym.w: previous})
-    found = apply_link(retained.link, decay * dual + gain * pull, values)
+    found = apply_link(retained.link, factor * (decay * dual + gain * pull), values)
     return difference(found, stated)
 
 
