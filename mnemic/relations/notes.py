@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from mnemic.compiler.compare.differing_entries import axes
-from mnemic.compiler.ranges import ranges_of
+from mnemic.compiler.ranges import ranges_of, span
 from mnemic.compiler.rule import Rule
 from mnemic.relations.relation import Relation
 from mnemic.relations.search import Found
@@ -32,7 +32,6 @@ def notes(relation: Relation, found: Found, rules: Mapping[str, Rule]) -> Relati
 
 
 def _span(values: list[float]) -> str:
-    """Write the interval that an activation's values span, the outermost as limits."""
-    low, high = (round(x, 6) for x in (min(values), max(values)))
-    ends = ["∞" if math.isinf(x) or abs(x) >= 30 else f"{x:g}" for x in (low, high)]
+    """Write the interval that an activation's values span."""
+    ends = ["∞" if math.isinf(x) else f"{x:g}" for x in span(values)]
     return f"({ends[0]}, {ends[1]})"

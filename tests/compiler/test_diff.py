@@ -175,6 +175,70 @@ def test_a_mirrored_loss_is_settled_by_numbers() -> None:
     assert judge(one, other).kind == "equal"
 
 
+NORMED: dict[str, Any] = {"readout": {"normalizer": "sum"}}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"expr": "silu(x)"}, {"expr": "x/(1 + exp(-x))"}),
+        ("elu", {"expr": "where(x > 0, 1 + x, exp(x))"}),
+        ("relu", {"expr": "(x + abs(x))/2"}),
+        ("identity", {"expr": "log(exp(x))"}),
+        ({"kernel": "exp(s)"}, {"kernel": "cosh(s) + sinh(s)"}),
+    ],
+)
+def test_a_feature_map_written_otherwise_is_the_same(one: Any, other: Any) -> None:
+    assert judge(rule(features=one), rule(features=other)).kind == "equal"
+    if "kernel" not in one:
+        assert judge(rule(features=one, **NORMED), rule(features=other, **NORMED)).kind == "equal"
+
+
+def test_features_that_differ_are_shown() -> None:
+    found = judge(rule(features={"expr": "silu(x)"}), rule(features="relu"))
+    assert found.kind == "different"
+    assert "σ(x)" in found.sentence
+    assert "max" in found.sentence
+
+
+ELSEWHERE = {
+    "after two tokens": ("0.5*where(t < 2, 1, 0.2)", "0.5"),
+    "after forty tokens": ("1/(1 + t)", "where(t < 40, 1/(1 + t), 0)"),
+    "after a hundred tokens": ("1/(1 + t)", "1/(1 + min(t, 100))"),
+    "from the second head on": ("1/(1 + h)", "1/(1 + min(h, 1))"),
+    "above five": ("b/(1 + b)", "min(b, 5)/(1 + min(b, 5))"),
+}
+
+
+@pytest.mark.parametrize("case", ELSEWHERE)
+def test_rules_that_differ_at_some_numbers_alone_differ(case: str) -> None:
+    above = {"coefficients": {"b": {"from": "input", "activation": "softplus"}}}
+    one, other = (
+        rule(bias="l2", optimizer={"rate": {"expr": rate}}, **(above if "b" in rate else {}))
+        for rate in ELSEWHERE[case]
+    )
+    assert judge(one, other).kind != "equal"
+
+
+def test_a_coefficient_is_compared_within_its_range() -> None:
+    one, other = (
+        rule(bias="l2", optimizer={"rate": {"expr": rate}}, coefficients={"b": "token"})
+        for rate in ("b", "min(b, 1)")
+    )
+    assert judge(one, other).kind == "equal"
+
+
+def test_what_no_number_reaches_is_not_called_the_same() -> None:
+    one, other = (
+        rule(bias="l2", optimizer={"rate": {"expr": rate}})
+        for rate in ("0.5", "where(h < H, 0.5, t)")
+    )
+    found = judge(one, other)
+    assert found.kind == "different"
+    assert not found.finished
+    assert "not settled" in found.sentence
+
+
 def test_another_block_around_the_same_memory_is_told() -> None:
     found = diff(rule_of("titans"), rule_of("titans-mag")).verdict
     assert found.kind == "equal"

@@ -7,10 +7,9 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.compare.canonical import same
+from mnemic.compiler.compare.canonical import compare_all, compare_features, joint_reach, same
 from mnemic.compiler.compare.entry_form import HOLDERS, Form
 from mnemic.compiler.compare.solving import Clock, Solution, simplified, solve
-from mnemic.compiler.numbers import same_number
 
 SCALE = sp.Symbol("rescale", real=True, nonzero=True)
 """The factor between the two values: v of B is this times v of A."""
@@ -59,7 +58,7 @@ class Match:
 
 def match(a: Form, b: Form, clock: Clock) -> Match | None:
     """Find B's coefficients so that it does what A does; ``None`` where none were found."""
-    if a.skeleton() != b.skeleton():
+    if a.skeleton() != b.skeleton() or compare_features(a, b) != "same":
         return None
     if a.coefficients == b.coefficients and (alike := same(a, b)):
         return Match(tuple((c, c) for c in b.coefficients), sp.Integer(1), alike.how)
@@ -159,10 +158,8 @@ def _key_guesses(a: Form, own: Solution) -> list[Solution]:
 
 
 def _same_functions(a: Form, b: Form) -> bool:
-    return all(
-        one == other or same_number(one, other)
-        for (_, one), (_, other) in zip(a.functions, b.functions, strict=True)
-    )
+    pairs = ((one, other) for (_, one), (_, other) in zip(a.functions, b.functions, strict=True))
+    return compare_all(pairs, joint_reach(a, b)) == "same"
 
 
 def _entries(a: Form, b: Form, unknowns: list[Any], clock: Clock) -> Solution | None:
@@ -241,7 +238,7 @@ def checked(a: Form, b: Form, found: Match) -> Match | None:
     put = _changed(b, a, dict(found.change), found.scale)
     pairs = [*zip(a.entries(), put.entries(), strict=True)]
     pairs += [(x, y) for (_, x), (_, y) in zip(a.functions, put.functions, strict=True)]
-    return found if all(x == y or same_number(x, y, 2) for x, y in pairs) else None
+    return found if compare_all(pairs, joint_reach(a, put), 2) == "same" else None
 
 
 def _checked(a: Form, b: Form, values: Solution, scale: Any) -> Match | None:

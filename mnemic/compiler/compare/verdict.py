@@ -3,12 +3,14 @@
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from mnemic.compiler.compare.canonical import canonical, rule_hash
+from mnemic.compiler.compare.canonical import canonical, compare_features, rule_hash
+from mnemic.compiler.compare.canonical import same as alike
 from mnemic.compiler.compare.changes import Change, change_of, leaves
 from mnemic.compiler.compare.entry_form import Form
 from mnemic.compiler.compare.matching import Match, match
 from mnemic.compiler.compare.solving import Clock
 from mnemic.compiler.compare.special import Special, pairs, singles
+from mnemic.compiler.explain.printing import text
 from mnemic.compiler.rule import Rule
 
 SECONDS = 15.0
@@ -48,6 +50,8 @@ def judge(a: Rule, b: Rule, seconds: float = SECONDS) -> Verdict:
         return _equal(there)
     if rule_hash(a) == rule_hash(b):
         return Verdict("equal", "A and B are the same rule with other names.")
+    if one.coefficients == other.coefficients and alike(one, other).how == "open":
+        return Verdict("different", _OPEN, how="random numbers", finished=False)
     if there is not None and back is not None:
         return _changed(there, back)
     if there is not None:
@@ -114,9 +118,26 @@ def _special(a: Rule, b: Rule, one: Form, other: Form, clock: Clock) -> Verdict:
             return _inside("a-in-b", found[0].words, found[1])
         if found := _search(other, a, count, clock):
             return _inside("b-in-a", found[0].words, found[1])
-    sentence = "A and B differ: no change of coefficients and no special values were found that "
-    sentence += "make one of the other." + (" The search ran out of time." if clock.out else "")
+    sentence = f"A and B differ{_features(one, other)}: no change of coefficients and no special "
+    sentence += "values were found that make one of the other." + (
+        " The search ran out of time." if clock.out else ""
+    )
     return Verdict("different", sentence, finished=not clock.out)
+
+
+_OPEN = (
+    "Whether A and B are the same rule was not settled: random numbers found no difference, but "
+    "did not come into every case that their expressions tell apart."
+)
+
+
+def _features(one: Form, other: Form) -> str:
+    """Name the feature maps of two forms of one shape, where they are different functions."""
+    if one.skeleton() != other.skeleton() or compare_features(one, other) == "same":
+        return ""
+    pairs = zip(one.features, other.features, strict=True)
+    told = [f"{name} = {text(x)} in A and {text(y)} in B" for (name, x), (_, y) in pairs]
+    return f" in their features, {', '.join(told)}"
 
 
 def _search(inner: Form, outer: Rule, count: int, clock: Clock) -> tuple[Special, Match] | None:
