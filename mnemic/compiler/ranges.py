@@ -28,6 +28,11 @@ def ranges_of(scalars: Iterable[Scalar]) -> dict[Any, list[float]]:
     return found
 
 
+def spans_of(scalars: Iterable[Scalar]) -> dict[str, tuple[float, float]]:
+    """Return between which numbers each argument lies under its activation, by its name."""
+    return {str(s): span(x) for s, x in ranges_of(scalars).items() if len({*x}) > 1}
+
+
 def span(values: list[float]) -> tuple[float, float]:
     """Return the interval that an activation's values span, the outermost as limits."""
     low, high = (round(x, 6) for x in (min(values), max(values)))

@@ -59,13 +59,15 @@ class Placed:
 
 @dataclass(frozen=True)
 class Found:
-    """A relation, and what is needed to run it: the special values of both, and the match."""
+    """A relation, and what is needed to run it: the special values of both, and the match; for an
+    equality ``back``, the match in the other direction."""
 
     relation: Relation
     at: Special
     match: Match
     where: Special = PLAIN
     on_features: bool = False
+    back: Match | None = None
 
 
 def related(
@@ -385,7 +387,7 @@ def _merged(found: Mapping[tuple[str, str], Found]) -> Iterator[Found]:
         kind: Kind = "equal" if same else "equal under a change"
         relation = Relation(inner, outer, kind, change=(*there.at, *there.change),
                             back=(*back.at, *back.change), how=there.how)  # fmt: skip
-        yield Found(relation, one.at, one.match)
+        yield Found(relation, one.at, one.match, back=other.match)
 
 
 def _free(found: Found) -> bool:

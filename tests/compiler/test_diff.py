@@ -61,8 +61,30 @@ def test_leaky_lms_is_gated_deltanet_in_other_coordinates() -> None:
     assert "α′ = 1 − η·λ" in found.back
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_direction_that_time_ran_out_over_is_inverted(
+    monkeypatch: pytest.MonkeyPatch, order: int
+) -> None:
+    """The change of one direction, solved for the other's coefficients, is what was not found."""
+    give_up_on_the_second(monkeypatch)
+    found = judge(*(GATED, LEAKY)[::order])
+    assert found.kind == "equal-under-change"
+    assert found.finished
+    told = {"η′ = α·η", "λ′ = (1 − α)/(α·η)", "v′ = v/α"}
+    assert set(found.change if order == 1 else found.back) == told
+
+
 def test_a_direction_that_time_ran_out_over_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half an answer is not given as a whole one."""
+    give_up_on_the_second(monkeypatch)
+    monkeypatch.setattr(verdict, "inverse", lambda *_: None)
+    found = judge(GATED, LEAKY)
+    assert not found.finished
+    assert found.sentence.endswith("not settled: the search ran out of time.")
+
+
+def give_up_on_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the first direction be found, in all the time there is."""
     search, directions = verdict.match, iter((True, False))
 
     def once(one: Any, other: Any, clock: Any) -> Any:
@@ -70,9 +92,6 @@ def test_a_direction_that_time_ran_out_over_is_told(monkeypatch: pytest.MonkeyPa
         return search(one, other, verdict.Clock(float("inf"))) if next(directions) else None
 
     monkeypatch.setattr(verdict, "match", once)
-    found = judge(GATED, LEAKY)
-    assert not found.finished
-    assert found.sentence.endswith("not settled: the search ran out of time.")
 
 
 @pytest.mark.parametrize("p", [2, 2.0])

@@ -18,7 +18,7 @@ from mnemic.compiler.compare.coordinates import called, like
 from mnemic.compiler.compare.entry_form import Form, pruned
 from mnemic.compiler.compare.written import write_out
 from mnemic.compiler.numbers import Answer, compare
-from mnemic.compiler.ranges import ranges_of, span
+from mnemic.compiler.ranges import spans_of
 from mnemic.compiler.rule import Rule
 
 MOST_ORDERS = 120
@@ -28,13 +28,7 @@ MOST_ORDERS = 120
 def canonical(rule: Rule, values: Mapping[Any, Any] | None = None) -> Form:
     """Return the rule's form, coefficients under their own names, at special ``values``."""
     found = pruned(write_out(rule, values or {}))
-    return replace(found, ranges=_ranges(rule))
-
-
-def _ranges(rule: Rule) -> tuple[tuple[str, tuple[float, float]], ...]:
-    """Return between which numbers each coefficient lies that has an activation, by its name."""
-    spans = {str(s): span(x) for s, x in ranges_of(rule.scalars).items() if len({*x}) > 1}
-    return tuple(sorted(spans.items()))
+    return replace(found, ranges=tuple(spans_of(rule.scalars).items()))
 
 
 def rule_hash(rule: Rule) -> str:

@@ -233,6 +233,24 @@ def _through_norm(value: Any, data: set[Any]) -> Any | None:
     return None if found.free_symbols & data else found
 
 
+def inverse(a: Form, b: Form, found: Match, clock: Clock) -> Match | None:
+    """Solve a change of B's coefficients for A's, so that A does what B does.
+
+    ``None`` where the change has no inverse, or numbers do not bear it out.
+    """
+    unknown = {c: sp.Symbol(f"u_{c}", **_signs(c)) for c in a.coefficients}
+    if any(is_key(s) or s == STRETCH for s in (*unknown, *dict(found.change))):
+        return None
+    opened = [(s, sp.sympify(value).subs(unknown, simultaneous=True)) for s, value in found.change]
+    for solution in solve([value - s for s, value in opened], [*unknown.values()], clock):
+        if set(solution) == {*unknown.values()}:
+            values = {c: solution[u] for c, u in unknown.items()}
+            scale = 1 / sp.sympify(found.scale).subs(values, simultaneous=True)
+            if (back := _checked(b, a, values, simplified(scale))) is not None:
+                return back
+    return None
+
+
 def checked(a: Form, b: Form, found: Match) -> Match | None:
     """Return a match that two others make, if numbers of 30 digits agree that B under it is A."""
     put = _changed(b, a, dict(found.change), found.scale)
