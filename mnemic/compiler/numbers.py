@@ -1,15 +1,18 @@
 """Expressions compared on random numbers, at thirty digits."""
 
-import random
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any, cast
+from itertools import islice
+from random import Random
+from typing import Any, Literal, cast
 
 import mpmath  # type: ignore[import-untyped]
 import sympy as sp
 from sympy.core.function import AppliedUndef
 
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.branches import Branches, splits
+from mnemic.compiler.drawn_points import Point, Reach, sample, sample_far
 from mnemic.compiler.implicit import PLACE, NewErrorBase
 from mnemic.compiler.symbolic import SMALL, simplified
 
@@ -19,29 +22,97 @@ SPARE = 30
 """Digits that a computation may lose on the way."""
 SURE = 120
 """Digits of a second look: what loses more than ``SPARE`` on the way is another number there."""
+SUREST = 1000
+"""Digits of a second look at two that differ, also where exponentials of hundreds cancel."""
 DOUBLE = 12
 """Digits that are left of an expression whose own constants have sixteen."""
+ROUNDS, MOST_POINTS = 3, 300
+"""How often points that visit branches are drawn, from those before, and how many each time."""
 
 
-def sample(symbols: Iterable[Any], seed: int) -> list[Any]:
-    """Draw values of four digits, in (0, 1) for symbols that are never negative, else (-1, 1)."""
-    source = random.Random(seed)
-    found = []
-    for symbol in symbols:
-        size = mpmath.mpf(source.randint(500, 9500)) / 10007
-        found.append(size if symbol.is_nonnegative else size * source.choice((1, -1)))
-    return found
+Answer = Literal["same", "different", "open"]
+"""What numbers say of two expressions; ``open`` where they reach too little of them."""
 
 
 def same_number(one: Any, other: Any, points: int = 4) -> bool:
-    """Return whether two expressions agree at random points to ``DIGITS`` digits."""
+    """Return whether two expressions agree to ``DIGITS`` digits wherever both have numbers."""
+    return compare(one, other, points) == "same"
+
+
+def compare(one: Any, other: Any, points: int = 4, reach: Reach | None = None) -> Answer:
+    """Compare two expressions at random points, in every branch of both.
+
+    ``reach`` gives the range of symbols that do not have all numbers of their sign.
+    """
     try:
-        both, free = _function([_opaque(one), _opaque(other)], cse=True)
+        pair = _Pair(_opaque(one), _opaque(other), reach or {})
     except _UNPRINTED:
-        return bool(one == other)
-    with mpmath.workdps(DIGITS + SPARE):
-        found = (_numbers(both, sample(free, seed)) for seed in range(points))
-        return all(pair is not None and _close(*pair) for pair in found)
+        return "same" if one == other else "different"
+    try:
+        return pair.compared(points)
+    except _UNPRINTED:
+        return "open"
+
+
+class _Pair:
+    """Two expressions, and whether they agree at points."""
+
+    def __init__(self, one: Any, other: Any, reach: Reach) -> None:
+        self.both, self.reach = (one, other), reach
+        self.function, self.symbols = _function([one, other], cse=True)
+
+    def compared(self, points: int) -> Answer:
+        """Return what points of all magnitudes say, and where there are branches those of each."""
+        agreed: list[Point] = []
+        for seed in range(4 * points):
+            at = sample(self.symbols, seed, self.reach)
+            found = self._agree(at, real=False)
+            if found is False:
+                return "different"
+            agreed += [at] if found else []
+            if len(agreed) == points or not self.symbols:
+                break
+        far = [sample_far(self.symbols, seed, self.reach) for seed in range(points)]
+        if not agreed or not self._agree_at(far, agreed):
+            return "different" if agreed else "open"
+        return self._in_branches(far, agreed) if any(map(splits, self.both)) else "same"
+
+    def _in_branches(self, bases: list[Point], agreed: list[Point]) -> Answer:
+        branches = Branches(self.both, self.symbols, self.reach)
+        for seed in range(ROUNDS):
+            near = islice(branches.points(bases, seed), MOST_POINTS)
+            if not self._agree_at(near, agreed):
+                return "different"
+            for at in agreed:
+                branches.visit(at)
+            if not branches.left:
+                return "same"
+            bases = Random(seed).sample(agreed, min(len(agreed), 4 * len(bases)))
+        return "open"
+
+    def _agree_at(self, points: Iterable[Point], agreed: list[Point]) -> bool:
+        """Return whether no point tells the two apart, and keep those where they agree."""
+        for at in points:
+            found = self._agree(at, real=True)
+            if found is False:
+                return False
+            agreed += [at] if found else []
+        return True
+
+    def _agree(self, at: Point, *, real: bool) -> bool | None:
+        """Return whether the two agree at a point; None where one has no (real) number, or more
+        digits are lost than are looked at."""
+        with mpmath.workdps(DIGITS + SPARE):
+            found = _numbers(self.function, at)
+        if found is None or (real and any(mpmath.im(x) != 0 for x in found)):
+            return None
+        if _close(*found):
+            return True
+        with mpmath.workdps(SUREST):
+            sure = _numbers(self.function, at)
+        if sure is None or not all(_close(a, b, DOUBLE) for a, b in zip(found, sure, strict=True)):
+            return None
+        return _close(*sure)
 
 
 def vanishes(expression: Any) -> bool:
@@ -83,7 +154,8 @@ def _function(expressions: list[Any], *, cse: bool = False) -> tuple[Any, list[A
     """Return one function for expressions, and its symbols in order, however they are named."""
     free = set[Any]().union(*(one.free_symbols for one in expressions))
     ordered = sorted(free, key=lambda one: (str(one), type(one).__name__, sp.srepr(one)))
-    return sp.lambdify(ordered, expressions, "mpmath", dummify=True, cse=cse), ordered
+    modules = [_VAST_SAFE, "mpmath"]
+    return sp.lambdify(ordered, expressions, modules, dummify=True, cse=cse), ordered
 
 
 def _numbers(function: Any, at: list[Any]) -> list[Any] | None:

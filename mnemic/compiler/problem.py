@@ -9,13 +9,12 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.kernels import Kernels, kernels_of
 from mnemic.compiler.network import network
 from mnemic.compiler.symbolic import number, read
+from mnemic.compiler.symbols import HEAD as HEAD
+from mnemic.compiler.symbols import HEADS as HEADS
+from mnemic.compiler.symbols import TIME as TIME
 from mnemic.dsl.coefficients import Coefficient
 from mnemic.dsl.memory import Interpolation, Nonparametric
 from mnemic.dsl.spec import Spec
-
-HEAD = sp.Symbol("h", nonnegative=True)
-HEADS = sp.Symbol("H", positive=True)
-TIME = sp.Symbol("t", nonnegative=True)
 
 
 @dataclass(frozen=True)

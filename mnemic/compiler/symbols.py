@@ -41,6 +41,13 @@ zeta = sp.Symbol("zeta", real=True)
 nu = sp.Symbol("nu", positive=True)
 """a norm of the dual that a link divides by"""
 
+HEAD = sp.Symbol("h", nonnegative=True)
+"""the index of a head, from 0"""
+HEADS = sp.Symbol("H", positive=True)
+"""how many heads there are"""
+TIME = sp.Symbol("t", nonnegative=True)
+"""the step, from 0"""
+
 NONNEGATIVE = frozenset(
     {"eta", "delta", "Delta", "lam", "l1", "l2", "alpha", "beta", "gamma", "scale", "radius"}
 )

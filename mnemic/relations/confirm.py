@@ -17,6 +17,7 @@ from torch import Tensor
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare.changes import general
+from mnemic.compiler.compare.entry_form import family
 from mnemic.compiler.compare.matching import STRETCH
 from mnemic.compiler.compare.special import Special, edited
 from mnemic.compiler.derive import derive_spec
@@ -303,7 +304,7 @@ def _changed(
 def _key(role: str, found: Found, names: Mapping[str, Tensor]) -> Tensor | None:
     """Return the key that a change tells in coefficients and k; None for a role it does not
     tell."""
-    entries = [(s, x) for s, x in found.match.change if _family(str(s)) == role]
+    entries = [(s, x) for s, x in found.match.change if family(str(s)) == role]
     return _one(entries, names) if entries else None
 
 
@@ -342,7 +343,7 @@ def _value(
     names: Mapping[str, Tensor], run: Run,
 ) -> Tensor:  # fmt: skip
     """Return a coefficient of the outer rule in the shape of its argument."""
-    entries = [(s, x) for s, x in found.match.change if _family(str(s)) == scalar.name]
+    entries = [(s, x) for s, x in found.match.change if family(str(s)) == scalar.name]
     if scalar.symbol in special:
         return torch.full(shape, float(special[scalar.symbol]), dtype=torch.float64)
     own = run.natural.get(scalar.symbol)
@@ -375,10 +376,6 @@ def _one(entries: list[tuple[Any, Any]], names: Mapping[str, Tensor]) -> Tensor:
     if not all(same_number(values[0], x, 2) for x in values[1:]):
         raise Unconfirmed(f"{entries[0][0]} differs from channel to channel")
     return _evaluate_change(values[0], names) + torch.zeros(1, dtype=torch.float64)
-
-
-def _family(symbol: str) -> str:
-    return re.sub(r"(_\d+)*(__\d+)?$", "", symbol)
 
 
 def _mark(symbol: str) -> int:

@@ -19,9 +19,9 @@ import sympy as sp
 from pydantic import ValidationError
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.compare.canonical import canonical
+from mnemic.compiler.compare.canonical import canonical, compare_features
 from mnemic.compiler.compare.changes import change_of
-from mnemic.compiler.compare.entry_form import Form, pruned
+from mnemic.compiler.compare.entry_form import Form, family, pruned
 from mnemic.compiler.compare.feasible import feasible
 from mnemic.compiler.compare.matching import STRETCH, Match, checked, freed, is_key, match
 from mnemic.compiler.compare.removals import edits_towards, words_of_edits
@@ -59,13 +59,15 @@ class Placed:
 
 @dataclass(frozen=True)
 class Found:
-    """A relation, and what is needed to run it: the special values of both, and the match."""
+    """A relation, and what is needed to run it: the special values of both, and the match; for an
+    equality ``back``, the match in the other direction."""
 
     relation: Relation
     at: Special
     match: Match
     where: Special = PLAIN
     on_features: bool = False
+    back: Match | None = None
 
 
 def related(
@@ -129,7 +131,7 @@ class _Search:
     def relate(self, inner: Placed, outer: Placed) -> None:
         """Look whether one plain rule lies in another at special values, and keep what is found."""
         pair = inner.name, outer.name
-        if pair in self.found:
+        if pair in self.found or compare_features(inner.form, outer.form) != "same":
             return
         if self._in_vain(inner, outer):
             return
@@ -306,6 +308,7 @@ def _bent(rule: Rule, form: Form, special: Special) -> Form | None:
     if found is None or broken(found):
         return None
     bent = special.endless or found.skeleton() != form.skeleton()
+    bent |= found.features != form.features
     return found if bent or isinstance(rule, Moments) or _unseen(rule, special) else None
 
 
@@ -322,10 +325,12 @@ def _may_bend(rule: Rule, form: Form, special: Special) -> bool:
     """
     ((symbol, value),) = special.values
     every = [*form.entries(), *(e for _, e in form.functions)]
-    named = [e for e in every if any(_root(s) == str(symbol) for s in e.free_symbols)]
+    named = [e for e in every if any(family(s) == str(symbol) for s in e.free_symbols)]
     if value == sp.oo:
         return bool(named) and not any(_polynomial(e) for e in named)
-    told = any(re.search(rf"\b{symbol}\b", tag) for tag in viewed(form, rule).tags)
+    seen = viewed(form, rule)
+    told = any(re.search(rf"\b{symbol}\b", tag) for tag in seen.tags)
+    told |= any(symbol in e.free_symbols for _, e in seen.features)
     inside = any(symbol in e.free_symbols for _, e in form.functions)
     if _unseen(rule, special):
         return True
@@ -337,17 +342,14 @@ def _may_bend(rule: Rule, form: Form, special: Special) -> bool:
     return bool(named) and not plain
 
 
-def _root(symbol: Any) -> str:
-    """Return the name of the coefficient whose entry a symbol is."""
-    return re.sub(r"(_\d+)*(__\d+)?$", "", str(symbol))
-
-
 @cache
 def _polynomial(entry: Any) -> bool:
     return bool(entry.is_polynomial())
 
 
 def _relation(inner: Placed, outer: Placed) -> Found | None:
+    if compare_features(inner.form, outer.form) != "same":
+        return None
     scaled = not any(w.function == "error" for w in inner.form.wholes)
     other = stretched(freed(outer.form, inner.form))
     if not feasible(inner.form, other, scaled=scaled):
@@ -385,7 +387,7 @@ def _merged(found: Mapping[tuple[str, str], Found]) -> Iterator[Found]:
         kind: Kind = "equal" if same else "equal under a change"
         relation = Relation(inner, outer, kind, change=(*there.at, *there.change),
                             back=(*back.at, *back.change), how=there.how)  # fmt: skip
-        yield Found(relation, one.at, one.match)
+        yield Found(relation, one.at, one.match, back=other.match)
 
 
 def _free(found: Found) -> bool:

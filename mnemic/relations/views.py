@@ -28,7 +28,6 @@ from mnemic.compiler.series import kernel, series
 
 DEGREES = 8
 """The highest degree of a kernel that is told by its coefficients."""
-KERNEL = "φ(x)·φ(y) = "
 PAIRS = "a pair's weight"
 V = sp.Symbol("v_0", real=True)
 PLAIN = Special(())
@@ -42,8 +41,8 @@ def viewed(form: Form, rule: Rule, at: Special = PLAIN) -> Form:
     entries = _powers(Coordinates(rule, dict(at.values)).resolved(shown), S)
     if entries is None:
         return form
-    tags = tuple(t for t in form.tags if not t.startswith(KERNEL))
-    return replace(form, output=(*form.output, *entries), tags=(*tags, "kernel of powers"))
+    output, tags = (*form.output, *entries), (*form.tags, "kernel of powers")
+    return replace(form, output=output, tags=tags, features=())
 
 
 def _kernel(rule: Rule) -> Any:
@@ -178,8 +177,8 @@ def on_features(form: Form, rule: Rule) -> Form | None:
     if not plain or _of_features(rule) is not None:
         return None
     identity = tuple(sp.Integer(int(i == 1)) for i in range(DEGREES + 1))
-    tags = tuple(t for t in form.tags if not t.startswith(("φ(", "features ")))
-    return replace(form, output=(*form.output, *identity), tags=(*tags, "kernel of powers"))
+    tags = (*(t for t in form.tags if not t.startswith("features ")), "kernel of powers")
+    return replace(form, output=(*form.output, *identity), tags=tags, features=())
 
 
 def saturated(form: Form, rule: Rule) -> Iterator[tuple[Special, Form]]:

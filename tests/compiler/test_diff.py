@@ -61,8 +61,30 @@ def test_leaky_lms_is_gated_deltanet_in_other_coordinates() -> None:
     assert "α′ = 1 − η·λ" in found.back
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_direction_that_time_ran_out_over_is_inverted(
+    monkeypatch: pytest.MonkeyPatch, order: int
+) -> None:
+    """The change of one direction, solved for the other's coefficients, is what was not found."""
+    give_up_on_the_second(monkeypatch)
+    found = judge(*(GATED, LEAKY)[::order])
+    assert found.kind == "equal-under-change"
+    assert found.finished
+    told = {"η′ = α·η", "λ′ = (1 − α)/(α·η)", "v′ = v/α"}
+    assert set(found.change if order == 1 else found.back) == told
+
+
 def test_a_direction_that_time_ran_out_over_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half an answer is not given as a whole one."""
+    give_up_on_the_second(monkeypatch)
+    monkeypatch.setattr(verdict, "inverse", lambda *_: None)
+    found = judge(GATED, LEAKY)
+    assert not found.finished
+    assert found.sentence.endswith("not settled: the search ran out of time.")
+
+
+def give_up_on_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the first direction be found, in all the time there is."""
     search, directions = verdict.match, iter((True, False))
 
     def once(one: Any, other: Any, clock: Any) -> Any:
@@ -70,9 +92,6 @@ def test_a_direction_that_time_ran_out_over_is_told(monkeypatch: pytest.MonkeyPa
         return search(one, other, verdict.Clock(float("inf"))) if next(directions) else None
 
     monkeypatch.setattr(verdict, "match", once)
-    found = judge(GATED, LEAKY)
-    assert not found.finished
-    assert found.sentence.endswith("not settled: the search ran out of time.")
 
 
 @pytest.mark.parametrize("p", [2, 2.0])
@@ -173,6 +192,70 @@ def test_a_mirrored_loss_is_settled_by_numbers() -> None:
     one = rule(bias={"expr": "log(cosh(e))"}, **TOKEN)
     other = rule(bias={"expr": "log((exp(e) + exp(-e))/2)"}, **TOKEN)
     assert judge(one, other).kind == "equal"
+
+
+NORMED: dict[str, Any] = {"readout": {"normalizer": "sum"}}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"expr": "silu(x)"}, {"expr": "x/(1 + exp(-x))"}),
+        ("elu", {"expr": "where(x > 0, 1 + x, exp(x))"}),
+        ("relu", {"expr": "(x + abs(x))/2"}),
+        ("identity", {"expr": "log(exp(x))"}),
+        ({"kernel": "exp(s)"}, {"kernel": "cosh(s) + sinh(s)"}),
+    ],
+)
+def test_a_feature_map_written_otherwise_is_the_same(one: Any, other: Any) -> None:
+    assert judge(rule(features=one), rule(features=other)).kind == "equal"
+    if "kernel" not in one:
+        assert judge(rule(features=one, **NORMED), rule(features=other, **NORMED)).kind == "equal"
+
+
+def test_features_that_differ_are_shown() -> None:
+    found = judge(rule(features={"expr": "silu(x)"}), rule(features="relu"))
+    assert found.kind == "different"
+    assert "σ(x)" in found.sentence
+    assert "max" in found.sentence
+
+
+ELSEWHERE = {
+    "after two tokens": ("0.5*where(t < 2, 1, 0.2)", "0.5"),
+    "after forty tokens": ("1/(1 + t)", "where(t < 40, 1/(1 + t), 0)"),
+    "after a hundred tokens": ("1/(1 + t)", "1/(1 + min(t, 100))"),
+    "from the second head on": ("1/(1 + h)", "1/(1 + min(h, 1))"),
+    "above five": ("b/(1 + b)", "min(b, 5)/(1 + min(b, 5))"),
+}
+
+
+@pytest.mark.parametrize("case", ELSEWHERE)
+def test_rules_that_differ_at_some_numbers_alone_differ(case: str) -> None:
+    above = {"coefficients": {"b": {"from": "input", "activation": "softplus"}}}
+    one, other = (
+        rule(bias="l2", optimizer={"rate": {"expr": rate}}, **(above if "b" in rate else {}))
+        for rate in ELSEWHERE[case]
+    )
+    assert judge(one, other).kind != "equal"
+
+
+def test_a_coefficient_is_compared_within_its_range() -> None:
+    one, other = (
+        rule(bias="l2", optimizer={"rate": {"expr": rate}}, coefficients={"b": "token"})
+        for rate in ("b", "min(b, 1)")
+    )
+    assert judge(one, other).kind == "equal"
+
+
+def test_what_no_number_reaches_is_not_called_the_same() -> None:
+    one, other = (
+        rule(bias="l2", optimizer={"rate": {"expr": rate}})
+        for rate in ("0.5", "where(h < H, 0.5, t)")
+    )
+    found = judge(one, other)
+    assert found.kind == "different"
+    assert not found.finished
+    assert "not settled" in found.sentence
 
 
 def test_another_block_around_the_same_memory_is_told() -> None:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 import sympy as sp
 
-from mnemic.compiler.numbers import same_number, vanishes
+from mnemic.compiler.numbers import compare, same_number, vanishes
+from mnemic.compiler.symbols import HEAD, HEADS, TIME
 
 X = sp.Symbol("x", real=True)
 N = sp.Symbol("n", nonnegative=True)
@@ -37,6 +38,73 @@ SOMETHING = (
     sp.zoo,
     sp.nan,
 )
+
+
+Y, UP = sp.Symbol("y", real=True), sp.Symbol("up", positive=True)
+ONE, TENTH = sp.Integer(1), sp.Rational(1, 10)
+ABOVE = TENTH + sp.Rational(1, 10**9)
+
+
+def cases(condition: Any, then: Any, otherwise: Any) -> Any:
+    return sp.Piecewise((sp.sympify(then), condition), (sp.sympify(otherwise), True))
+
+
+APART = {
+    "a rate that falls after two tokens": (cases(TIME < 2, ONE, TENTH), ONE),
+    "steps up to a hundred": (1 / (1 + TIME), 1 / (1 + sp.Min(TIME, 100))),
+    "nothing after forty tokens": (1 / (1 + TIME), cases(TIME < 40, 1 / (1 + TIME), 0)),
+    "the fortieth token": (cases(TIME < 40, 1, 2), cases(TIME <= 40, 1, 2)),
+    "one token": (cases(sp.And(TIME > 37, TIME < 39), 1, 0), sp.Integer(0)),
+    "heads after the second": (1 / (1 + HEAD), 1 / (1 + sp.Min(HEAD, 1))),
+    "a number above five": (UP / (1 + UP), sp.Min(UP, 5) / (1 + sp.Min(UP, 5))),
+    "a narrow gap": (cases(X > TENTH, 1, 2), cases(X > ABOVE, 1, 2)),
+    "two conditions at once": (
+        cases(TIME < 40, 0, 1) * cases(HEAD < 3, 0, 1), sp.Integer(0),
+    ),
+    "a condition inside another": (
+        cases(TIME > 40, cases(HEAD > 5, 1, 2), 3), cases(TIME > 40, 2, 3),
+    ),
+    "an edge that is no line": (cases(sp.exp(-X) < sp.Rational(1, 10**7), 1, 0), sp.Integer(0)),
+    "a root that is a size": (sp.sqrt((X - 50) ** 2), X - 50),
+    "one number": (cases(sp.Eq(X, 3), 1, 0), sp.Integer(0)),
+}  # fmt: skip
+ALIKE = {
+    "whole numbers have nothing between": (cases(TIME < 40, 1, 2), cases(TIME <= 39, 1, 2)),
+    "half of x and its size": (sp.Max(X, 0), (X + sp.Abs(X)) / 2),
+    "cases the other way round": (cases(X > 0, 1 + X, sp.exp(X)), cases(X <= 0, sp.exp(X), 1 + X)),
+    "a maximum in a case of its own": (
+        cases(X > 0, 1 + X, sp.exp(sp.Min(0, X))), cases(X > 0, 1 + X, sp.exp(X)),
+    ),
+    "clipped": (sp.Min(sp.Max(X, -1), 1), cases(sp.Abs(X) < 1, X, sp.sign(X))),
+    "Huber": (
+        cases(sp.Abs(X - Y) < UP, (X - Y) ** 2 / 2, UP * (sp.Abs(X - Y) - UP / 2)),
+        cases(sp.Abs(X - Y) > UP, UP * (sp.Abs(X - Y) - UP / 2), (X - Y) ** 2 / 2),
+    ),
+    "but for one number": (sp.sign(X), cases(X > 0, 1, -1)),
+    "exponentials of hundreds": (sp.log(sp.cosh(X)), sp.log((sp.exp(X) + sp.exp(-X)) / 2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", APART)
+def test_a_difference_in_one_branch_is_found(case: str) -> None:
+    one, other = APART[case]
+    assert compare(one, other) == compare(other, one) == "different"
+
+
+@pytest.mark.parametrize("case", ALIKE)
+def test_branches_that_agree_are_the_same(case: str) -> None:
+    one, other = ALIKE[case]
+    assert compare(one, other) == compare(other, one) == "same"
+
+
+def test_a_branch_that_no_point_reaches_leaves_it_open() -> None:
+    assert compare(cases(HEAD < HEADS, X, 0), X) == "open"
+    assert compare(cases(X > 0, X, cases(X + Y > 10**9, 0, X)), X) != "same"
+
+
+def test_numbers_stay_within_a_range() -> None:
+    assert compare(sp.Min(UP, 1), UP, 4, {UP: (0.0, 1.0)}) == "same"
+    assert compare(sp.Min(UP, 1), UP, 4, {UP: (0.0, 2.0)}) == "different"
 
 
 def test_what_python_does_not_read_is_the_same_only_as_itself() -> None:

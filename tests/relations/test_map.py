@@ -150,6 +150,40 @@ def test_a_range_that_differs_is_told() -> None:
     assert one.notes == ("deltanet has eta in (0, 1), deltanet-negative eta in (0, 2)",)
 
 
+LEAVES = "for some values the change leaves the range of a coefficient"
+WIDER = "deltanet-negative has eta in (0, 2), gated-deltanet eta in (0, 1)"
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "told"),
+    [
+        ("gated-deltanet", "leaky-lms", (LEAVES,)),
+        ("deltanet-negative", "gated-deltanet", (WIDER,)),
+        ("deltanet", "gated-deltanet", ()),
+        ("gated-deltanet", "titans-linear", ()),
+    ],
+)
+def test_where_a_change_leaves_a_range_is_told(
+    inner: str, outer: str, told: tuple[str, ...]
+) -> None:
+    (one,) = [r for r in drawn().relations if (r.inner, r.outer) == (inner, outer)]
+    assert one.notes == told
+    assert all(note in str(one) for note in told)
+    assert one.to_json()["notes"] == [*told]
+
+
+def test_a_change_that_is_no_renaming_is_tried_over_the_whole_range() -> None:
+    """η′ = δ/(1 + δ‖k‖²) passes 1 for short keys; 1/‖k‖² − exp(−η‖k‖²)/‖k‖² stays below η < 1."""
+    own = {
+        name: rule_of(name) for name in ("longhorn", "efla", "deltanet-negative", "gated-deltanet")
+    }
+    told = {(r.inner, r.outer): r.notes for r in build(own).relations}
+    assert LEAVES in told["longhorn", "gated-deltanet"]
+    assert told["efla", "gated-deltanet"] == ()
+    assert LEAVES in told["deltanet-negative", "longhorn"]
+    assert LEAVES in told["deltanet-negative", "efla"]
+
+
 def test_compositions_are_left_out_and_nothing_is_lost() -> None:
     """Who reaches whom is the same over the direct relations alone."""
     import networkx as nx

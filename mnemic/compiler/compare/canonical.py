@@ -6,8 +6,9 @@ polynomial (a Huber error, a link) stands whole, in one spelling. A rule whose m
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import islice, permutations, product
 from typing import Any
 
@@ -16,7 +17,8 @@ import sympy as sp
 from mnemic.compiler.compare.coordinates import called, like
 from mnemic.compiler.compare.entry_form import Form, pruned
 from mnemic.compiler.compare.written import write_out
-from mnemic.compiler.numbers import same_number
+from mnemic.compiler.numbers import Answer, compare
+from mnemic.compiler.ranges import spans_of
 from mnemic.compiler.rule import Rule
 
 MOST_ORDERS = 120
@@ -25,7 +27,8 @@ MOST_ORDERS = 120
 
 def canonical(rule: Rule, values: Mapping[Any, Any] | None = None) -> Form:
     """Return the rule's form, coefficients under their own names, at special ``values``."""
-    return pruned(write_out(rule, values or {}))
+    found = pruned(write_out(rule, values or {}))
+    return replace(found, ranges=tuple(spans_of(rule.scalars).items()))
 
 
 def rule_hash(rule: Rule) -> str:
@@ -76,7 +79,10 @@ def _numbered(form: Form, order: list[Any]) -> Form:
 
 @dataclass(frozen=True)
 class Sameness:
-    """Whether two forms agree, and how it was found: ``algebra`` or ``random numbers``."""
+    """Whether two forms agree, and how it was found: ``algebra`` or ``random numbers``.
+
+    ``open`` where no numbers told them apart, and not every branch of theirs was reached.
+    """
 
     equal: bool
     how: str
@@ -91,13 +97,48 @@ def same(one: Form, other: Form) -> Sameness:
         return Sameness(False, "algebra")
     pairs = list(zip(one.entries(), other.entries(), strict=True))
     pairs += [(a, b) for (_, a), (_, b) in zip(one.functions, other.functions, strict=True)]
+    pairs += [(a, b) for (_, a), (_, b) in zip(one.features, other.features, strict=True)]
     open_pairs = [(a, b) for a, b in pairs if a != b and sp.expand(a - b) != 0]
     if not open_pairs:
         return Sameness(True, "algebra")
-    if not all(same_number(a, b) for a, b in open_pairs):
-        return Sameness(False, "random numbers")
+    found = compare_all(open_pairs, joint_reach(one, other))
+    if found != "same":
+        return Sameness(False, "open" if found == "open" else "random numbers")
     solved = all(_vanishes(a - b) for a, b in open_pairs)
     return Sameness(True, "algebra" if solved else "random numbers")
+
+
+def compare_all(
+    pairs: Iterable[tuple[Any, Any]], reach: dict[Any, tuple[float, float]], points: int = 4
+) -> Answer:
+    """Return what numbers say of pairs of expressions together."""
+    found: Answer = "same"
+    for one, other in pairs:
+        answer = compare(one, other, points, reach) if one != other else "same"
+        if answer == "different":
+            return answer
+        found = "open" if answer == "open" else found
+    return found
+
+
+def compare_features(one: Form, other: Form) -> Answer:
+    """Compare the feature maps of two forms of one skeleton, as functions."""
+    return _compare_functions(one.features, other.features)
+
+
+@cache
+def _compare_functions(
+    one: tuple[tuple[str, Any], ...], other: tuple[tuple[str, Any], ...]
+) -> Answer:
+    return compare_all(((a, b) for (_, a), (_, b) in zip(one, other, strict=True)), {})
+
+
+def joint_reach(one: Form, other: Form) -> dict[Any, tuple[float, float]]:
+    """Return the range of each coefficient, of one that both have as far as either reaches."""
+    mine, theirs = one.reach, other.reach
+    both = {s: (min(low, theirs[s][0]), max(high, theirs[s][1]))
+            for s, (low, high) in mine.items() if s in theirs}  # fmt: skip
+    return {**mine, **theirs, **both}
 
 
 def _vanishes(difference: Any) -> bool:

@@ -1,15 +1,26 @@
 """A change of coefficients in words: α = 1, η′ = αη, v′ = v/α."""
 
+import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import sympy as sp
 
+from mnemic.compiler.compare.entry_form import family
 from mnemic.compiler.compare.matching import STRETCH, Match
+from mnemic.compiler.drawn_points import ends, sample, sample_far
 from mnemic.compiler.explain.letters import letter
 from mnemic.compiler.explain.printing import text
 from mnemic.compiler.numbers import same_number, sampler
+
+Ranges = Mapping[str, tuple[float, float]]
+"""Between which numbers coefficients lie, by name."""
+POINTS = 20
+"""At how many values of coefficients a change is tried, of small ones and of large."""
+CLOSE = 1e-9
+"""How far out of its range a coefficient is by rounding."""
 
 _ENTRY = re.compile(r"(?P<name>.+?)(?P<index>(_\d+)+)?(?P<mark>__\d+)?$")
 
@@ -97,16 +108,22 @@ def _times_value(scale: Any) -> str:
     return text(sp.simplify(scale) * sp.Symbol("v", real=True, finite=True)).replace("φ", "k")
 
 
-def leaves(found: Match) -> bool:
-    """Return whether a positive coefficient is given a value below zero, or none, at some point."""
-    for symbol, value in found.change:
-        free = sorted(sp.sympify(value).free_symbols, key=str)
-        if not symbol.is_positive or not free:
-            continue
-        at = sampler(value, free)
-        grid = [(0.3, 0.5), (0.9, 0.8), (0.9, 3.0), (3.0, 0.9)]
-        for odd, even in grid:
-            number = at(*((odd, even)[i % 2] for i in range(len(free))))
-            if number is None or number < 0:
+def leaves(found: Match, mine: Ranges, theirs: Ranges) -> bool:
+    """Return whether a changed coefficient is given a value out of its range, or none, at some
+    values of the others: A's within ``mine``, B's own within ``theirs``, by their names."""
+    return any(_leaves(symbol, sp.sympify(value), mine, theirs) for symbol, value in found.change)
+
+
+def _leaves(symbol: Any, value: Any, mine: Ranges, theirs: Ranges) -> bool:
+    low, high = theirs.get(family(symbol), ends(symbol, {}))
+    if math.isinf(low) and math.isinf(high):
+        return False
+    free = sorted(value.free_symbols, key=str)
+    reach = {s: mine[family(s)] for s in free if family(s) in mine}
+    at = sampler(value, free)
+    seeds = range(POINTS if free else 1)
+    for draw in (sample, sample_far):
+        for number in (at(*draw(free, seed, reach)) for seed in seeds):
+            if number is None or not low - CLOSE <= number <= high + CLOSE:
                 return True
     return False

@@ -1,5 +1,6 @@
 """A rule written out entry by entry: states, functions kept whole, output."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -37,8 +38,9 @@ class Whole:
 class Form:
     """A rule for small concrete sizes.
 
-    ``functions`` gives those of ``wholes`` as expressions in ``HOLDERS``; ``tags`` are facts that
-    no equation here shows (the interval of an anchor, a seed).
+    ``functions`` gives those of ``wholes`` as expressions in ``HOLDERS``, ``features`` φ(x) or κ;
+    ``tags`` are facts that no equation here shows (the interval of an anchor, a seed). ``ranges``
+    tells between which numbers coefficients lie, by name.
     """
 
     states: tuple[State, ...]
@@ -48,6 +50,8 @@ class Form:
     tags: tuple[str, ...] = ()
     inputs: tuple[Any, ...] = ()
     parameters: frozenset[Any] = field(default=frozenset())
+    features: tuple[tuple[str, Any], ...] = ()
+    ranges: tuple[tuple[str, tuple[float, float]], ...] = field(default=(), compare=False)
 
     def entries(self) -> tuple[Any, ...]:
         """Return every expression but those of the functions, in a fixed order."""
@@ -68,11 +72,18 @@ class Form:
         free = frozenset[Any]().union(*(e.free_symbols for e in every))
         return tuple(sorted(free - self.data - self.parameters, key=str))
 
+    @property
+    def reach(self) -> dict[Any, tuple[float, float]]:
+        """The range of each coefficient that has one."""
+        told = dict(self.ranges)
+        return {s: told[family(s)] for s in self.coefficients if family(s) in told}
+
     def skeleton(self) -> tuple[Any, ...]:
         """Return what must agree before entries are compared at all."""
         shapes = tuple((s.name, len(s.symbols)) for s in self.states)
         wholes = tuple((str(w.symbol), w.function, len(w.arguments)) for w in self.wholes)
-        return shapes, len(self.output), wholes, tuple(n for n, _ in self.functions), self.tags
+        names = tuple(n for n, _ in (*self.functions, *self.features))
+        return shapes, len(self.output), wholes, names, self.tags
 
     def mapped(self, change: Callable[[Any], Any]) -> "Form":
         """Return the form with ``change`` applied to every expression."""
@@ -91,7 +102,8 @@ class Form:
 
     def text(self) -> str:
         """Return the form as text, the same for equal forms."""
-        lines = [f"# {tag}" for tag in self.tags]
+        features = (f"{name} = {expr}" for name, expr in self.features)
+        lines = [f"# {tag}" for tag in sorted((*self.tags, *features))]
         lines += [f"{name} := {expr}" for name, expr in self.functions]
         for w in self.wholes:
             lines.append(f"{w.symbol} = {w.function}({', '.join(map(str, w.arguments))})")
@@ -103,6 +115,15 @@ class Form:
 
     def __str__(self) -> str:
         return self.text()
+
+
+def family(symbol: Any) -> str:
+    """Return the name of the coefficient, or of the vector, whose entry a symbol is.
+
+    >>> family("eta_0__1")
+    'eta'
+    """
+    return re.sub(r"(_\d+)*(__\d+)?$", "", str(symbol))
 
 
 def tidy_entry(expr: Any) -> Any:

@@ -7,10 +7,9 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.compare.canonical import same
+from mnemic.compiler.compare.canonical import compare_all, compare_features, joint_reach, same
 from mnemic.compiler.compare.entry_form import HOLDERS, Form
 from mnemic.compiler.compare.solving import Clock, Solution, simplified, solve
-from mnemic.compiler.numbers import same_number
 
 SCALE = sp.Symbol("rescale", real=True, nonzero=True)
 """The factor between the two values: v of B is this times v of A."""
@@ -59,7 +58,7 @@ class Match:
 
 def match(a: Form, b: Form, clock: Clock) -> Match | None:
     """Find B's coefficients so that it does what A does; ``None`` where none were found."""
-    if a.skeleton() != b.skeleton():
+    if a.skeleton() != b.skeleton() or compare_features(a, b) != "same":
         return None
     if a.coefficients == b.coefficients and (alike := same(a, b)):
         return Match(tuple((c, c) for c in b.coefficients), sp.Integer(1), alike.how)
@@ -159,10 +158,8 @@ def _key_guesses(a: Form, own: Solution) -> list[Solution]:
 
 
 def _same_functions(a: Form, b: Form) -> bool:
-    return all(
-        one == other or same_number(one, other)
-        for (_, one), (_, other) in zip(a.functions, b.functions, strict=True)
-    )
+    pairs = ((one, other) for (_, one), (_, other) in zip(a.functions, b.functions, strict=True))
+    return compare_all(pairs, joint_reach(a, b)) == "same"
 
 
 def _entries(a: Form, b: Form, unknowns: list[Any], clock: Clock) -> Solution | None:
@@ -236,12 +233,30 @@ def _through_norm(value: Any, data: set[Any]) -> Any | None:
     return None if found.free_symbols & data else found
 
 
+def inverse(a: Form, b: Form, found: Match, clock: Clock) -> Match | None:
+    """Solve a change of B's coefficients for A's, so that A does what B does.
+
+    ``None`` where the change has no inverse, or numbers do not bear it out.
+    """
+    unknown = {c: sp.Symbol(f"u_{c}", **_signs(c)) for c in a.coefficients}
+    if any(is_key(s) or s == STRETCH for s in (*unknown, *dict(found.change))):
+        return None
+    opened = [(s, sp.sympify(value).subs(unknown, simultaneous=True)) for s, value in found.change]
+    for solution in solve([value - s for s, value in opened], [*unknown.values()], clock):
+        if set(solution) == {*unknown.values()}:
+            values = {c: solution[u] for c, u in unknown.items()}
+            scale = 1 / sp.sympify(found.scale).subs(values, simultaneous=True)
+            if (back := _checked(b, a, values, simplified(scale))) is not None:
+                return back
+    return None
+
+
 def checked(a: Form, b: Form, found: Match) -> Match | None:
     """Return a match that two others make, if numbers of 30 digits agree that B under it is A."""
     put = _changed(b, a, dict(found.change), found.scale)
     pairs = [*zip(a.entries(), put.entries(), strict=True)]
     pairs += [(x, y) for (_, x), (_, y) in zip(a.functions, put.functions, strict=True)]
-    return found if all(x == y or same_number(x, y, 2) for x, y in pairs) else None
+    return found if compare_all(pairs, joint_reach(a, put), 2) == "same" else None
 
 
 def _checked(a: Form, b: Form, values: Solution, scale: Any) -> Match | None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import sympy as sp
@@ -11,38 +12,58 @@ from mnemic.compiler.compare.coordinates import Coordinates
 from mnemic.compiler.compare.opaque_functions import one_spelling
 from mnemic.compiler.compare.transition import MOST_ROWS
 from mnemic.compiler.kernels import Kernel, Kernels
+from mnemic.compiler.numbers import same_number
 from mnemic.compiler.rule import LeastSquares, Levels, Moments, Rule
 from mnemic.compiler.series import kernel
 
 S = sp.Symbol("s", real=True)
 
 
-def feature_functions(rule: Rule, at: Coordinates) -> tuple[str, ...]:
-    """Return the feature map: an expression, a kernel Σ a_i sⁱ, or its entry in the spec."""
+MAP, KERNEL = "φ(x)", "φ(x)·φ(y)"
+"""Names of a feature map that is a function of one coordinate, and of one known by its kernel."""
+
+
+def feature_functions(rule: Rule, at: Coordinates) -> tuple[tuple[str, Any], ...]:
+    """Return the feature map as a function of x, or as a kernel κ(s), nothing for φ(x) = x."""
     problem = rule.problem
     if problem.kernels is not None:
         return _kernel_functions(rule, problem.kernels)
     if problem.features is not None:
-        plain = problem.features == sym.x
-        return () if plain else (f"φ(x) = {one_spelling(problem.features)}",)
+        return () if _same(problem.features, sym.x) else ((MAP, one_spelling(problem.features)),)
     found = kernel(problem, S)
     if found is None:
-        return (_entry("features", rule),)
+        return ()
     shown = sp.expand(at.resolved(found))
-    return () if shown == S else (f"φ(x)·φ(y) = {shown}",)
+    return () if shown == S else ((KERNEL, shown),)
 
 
-def _kernel_functions(rule: Rule, kernels: Kernels) -> tuple[str, ...]:
-    """Write as tags κ, or κ1 and κ2 where predictions see another than read-outs."""
-    read = _spelled(kernels.read)
+@cache
+def _same(one: Any, other: Any) -> bool:
+    return bool(one == other) or same_number(one, other)
+
+
+def _kernel_functions(rule: Rule, kernels: Kernels) -> tuple[tuple[str, Any], ...]:
+    """Return κ, or κ1 and κ2 where predictions see another than read-outs."""
+    read = _named(KERNEL, kernels.read)
     if rule.error.constant or (kernels.predict == kernels.read and not kernels.read.normalised):
-        return () if kernels.read == Kernel(S) else (f"φ(x)·φ(y) = {read}",)
-    return (f"φ(x)·φ(y) = {_spelled(kernels.predict)} to predict, {read} to read",)
+        plain = not kernels.read.normalised and _same(kernels.read.expr, S)
+        return () if plain else (read,)
+    return _named(f"{KERNEL} to predict", kernels.predict), _named(
+        f"{KERNEL} to read", kernels.read
+    )
 
 
-def _spelled(kernel: Kernel) -> str:
-    shown = one_spelling(kernel.expr)
-    return f"{shown}, each row over its sum" if kernel.normalised else str(shown)
+def _named(name: str, kernel: Kernel) -> tuple[str, Any]:
+    name += ", each row over its sum" if kernel.normalised else ""
+    return name, one_spelling(kernel.expr)
+
+
+def feature_tags(rule: Rule) -> tuple[str, ...]:
+    """Return the features' entry in the spec where they are no function of one coordinate and
+    have no kernel Σ a_i sⁱ."""
+    problem = rule.problem
+    told = problem.kernels is not None or problem.features is not None
+    return () if told or kernel(problem, S) is not None else (_entry("features", rule),)
 
 
 def linear_tags(rule: Rule, values: Mapping[Any, Any]) -> tuple[str, ...]:
@@ -73,8 +94,10 @@ def linear_tags(rule: Rule, values: Mapping[Any, Any]) -> tuple[str, ...]:
 
 def opaque_tags(rule: Rule) -> tuple[str, ...]:
     """Return the parts of a spec that stand for themselves where nothing is written out."""
-    names = ("memory", "features", "weights", "keys", "readout")
+    names = ("memory", "weights", "keys", "readout")
     found = [_entry(name, rule) for name in names]
+    if rule.problem.features is None:
+        found.append(_entry("features", rule))
     optimizer, retention = rule.problem.spec.optimizer, rule.problem.spec.retention
     found.append(
         f"{optimizer.method}, ns {optimizer.ns_steps}, every {optimizer.every}, "

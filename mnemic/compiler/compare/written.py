@@ -10,7 +10,7 @@ from mnemic.compiler.compare.coordinates import COLUMNS, PARAMETERS, Coordinates
 from mnemic.compiler.compare.entry_form import HOLDERS, Form, State, tidy_entry
 from mnemic.compiler.compare.gradient_step import Matrix, Writer, product, through_network
 from mnemic.compiler.compare.opaque_functions import GROUP, OWN, error_function, one_spelling
-from mnemic.compiler.compare.tags import feature_functions, linear_tags, opaque_tags
+from mnemic.compiler.compare.tags import feature_functions, feature_tags, linear_tags, opaque_tags
 from mnemic.compiler.compare.transition import Recurrence
 from mnemic.compiler.compare.written_layers import kept_whole, layers_form
 from mnemic.compiler.compare.written_moments import moments
@@ -36,8 +36,8 @@ def write_out(rule: Rule, values: Mapping[Any, Any]) -> Form:
     functions = {**dict(form.functions), **writer.functions}
     form = Form(
         form.states, form.output, tuple(writer.wholes), tuple(sorted(functions.items())),
-        tuple(sorted((*linear_tags(rule, values), *feature_functions(rule, writer.at)))),
-        tuple(sorted(writer.at.inputs, key=str)), PARAMETERS,
+        tuple(sorted((*linear_tags(rule, values), *feature_tags(rule)))),
+        tuple(sorted(writer.at.inputs, key=str)), PARAMETERS, feature_functions(rule, writer.at),
     )  # fmt: skip
     return form.mapped(tidy_entry)
 
@@ -139,10 +139,10 @@ def _terms(rule: Rule, values: Mapping[Any, Any]) -> Form:
         functions.append(("link", one_spelling(link).subs(names)))
     parts = (rule.rate * factor, rule.gain, rule.decay, rule.row_decay, rule.seen, rule.momentum)
     output = tuple(sp.Integer(0) if p is None else at.at(p, 0, 0) for p in parts)
-    tags = (*opaque_tags(rule), *feature_functions(rule, at))
+    tags = (*opaque_tags(rule), *feature_tags(rule))
     wholes = kept_whole(dict(functions))
     form = Form(
         (), (*output, *(w.symbol for w in wholes)), wholes, tuple(functions), tuple(sorted(tags)),
-        (), PARAMETERS,
+        (), PARAMETERS, feature_functions(rule, at),
     )  # fmt: skip
     return form.mapped(tidy_entry)

@@ -19,7 +19,7 @@ from mnemic.compiler.compare.opaque_functions import (
     link_function,
     one_spelling,
 )
-from mnemic.compiler.compare.tags import feature_functions
+from mnemic.compiler.compare.tags import feature_functions, feature_tags
 from mnemic.compiler.network import Apply, Map, Network, node_symbol
 from mnemic.compiler.rule import Layers
 from mnemic.compiler.running import GRADIENT
@@ -37,10 +37,10 @@ def layers_form(rule: Layers, values: Mapping[Any, Any]) -> Form:
         functions["mirror"] = one_spelling(at.resolved(rule.retained.mirror)).subs(sym.w, OWN)
     wholes = kept_whole(functions)
     output = tuple(sp.sympify(part) for part in _parts(rule, at, factor))
-    tags = (*_tags(rule, at), *network_tags(rule.network), *feature_functions(rule, at))
+    tags = (*_tags(rule, at), *network_tags(rule.network), *feature_tags(rule))
     form = Form(
         (), (*output, *(w.symbol for w in wholes)), wholes, tuple(sorted(functions.items())),
-        tuple(sorted(tags)), (), PARAMETERS,
+        tuple(sorted(tags)), (), PARAMETERS, feature_functions(rule, at),
     )  # fmt: skip
     return form.mapped(tidy_entry)
 

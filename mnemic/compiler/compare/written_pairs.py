@@ -8,7 +8,7 @@ import sympy as sp
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare.coordinates import PARAMETERS, Coordinates
 from mnemic.compiler.compare.entry_form import Form, tidy_entry
-from mnemic.compiler.compare.tags import feature_functions
+from mnemic.compiler.compare.tags import feature_functions, feature_tags
 from mnemic.compiler.rule import KeyValuePairs
 
 PAIR = (sym.kq, sym.kk, sym.qq, sym.d_k)
@@ -41,7 +41,9 @@ def fitted(rule: KeyValuePairs, values: Mapping[Any, Any]) -> Form:
         f"pairs {rule.window if rule.window > 1 else 'all'}",
         f"value {value}",
         *(("keys move",) if moved else ()),
-        *feature_functions(rule, at),
+        *feature_tags(rule),
     )
-    form = Form((), output, (), (), tuple(sorted(tags)), PAIR, PARAMETERS)
+    form = Form(
+        (), output, (), (), tuple(sorted(tags)), PAIR, PARAMETERS, feature_functions(rule, at)
+    )
     return form.mapped(tidy_entry)
