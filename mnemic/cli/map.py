@@ -80,7 +80,9 @@ def map_(
 
 def _known(name: str, allowed: list[str]) -> None:
     if name not in allowed:
-        issue = Issue("no such system on the map", read=name, nearest=nearest(name, allowed))
+        near = nearest(name, allowed)
+        hint = None if near else "a path ends in .yaml or has a separator"
+        issue = Issue("no such system on the map", read=name, nearest=near, hint=hint)
         raise UsageError(format_issue(issue))
 
 

@@ -35,7 +35,8 @@ def test_a_system_of_ones_own_a_chain_and_json(mnemic, own):
     assert "deltanet is, under a change of coefficients, own: η′ = η/2" in near
     assert mnemic("map", "--near", own).out == near, "the file itself"
     chain = mnemic("map", own, "--path", "own", "gated-deltanet").out
-    assert chain == "own is a special case of gated-deltanet: α = 1, η′ = 2·η\n"
+    told = "for some values the change leaves the range of a coefficient"
+    assert chain == f"own is a special case of gated-deltanet: α = 1, η′ = 2·η ({told})\n"
     assert mnemic("map", "--path", own, "gated-deltanet").out == chain
     alone = mnemic("map", "--near", "softmax-attention").out
     assert "no relation to another of 5 systems was found; mnemic diff softmax-attention" in alone
@@ -58,6 +59,8 @@ def test_what_is_not_there_is_said(mnemic, tmp_path):
     done = mnemic("map", "--near", "deltanett")
     assert done.code == 2
     assert "read 'deltanett'" in done.err
+    assert "did you mean 'deltanet'?" in done.err
+    assert "a path ends in .yaml" in mnemic("map", "--near", "nosuch").err
     assert "deltanet" in done.err
     assert mnemic("map", "-o", str(tmp_path / "map.png")).code == 2
     assert mnemic("map", "--near", "gla", "--path", "gla", "deltanet").code == 2
