@@ -149,10 +149,10 @@ class OptimizerEntry(Entry):
     )  # fmt: skip
     micro_steps: int = Field(default=1, ge=1, le=64, description="own k, v and rate for each")
     inner_steps: int = Field(default=1, ge=1, le=64, description="steps on the same token")
-    start: Literal["origin"] | None = Field(
-        default=None,
+    start: Literal["last", "origin"] = Field(
+        default="last",
         alias="from",
-        description="where batch steps begin at every token: at zero, whether it is said or not",
+        description="where a token's steps begin: at the last W, or, those of batch, at zero",
     )
     ns_steps: int = Field(default=5, ge=1, le=20, description="Newton-Schulz iterations")
     every: int = Field(default=1, ge=1, le=4096, description="tokens between uses of O")

@@ -47,7 +47,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "a ridge that is forgotten": {},
     "a ridge that stays": {"weights": {"ridge": "constant"}},
     "steps of all pairs": {
-        "retention": {}, "optimizer": {"method": "batch", "rate": 0.1, "inner_steps": 2},
+        "retention": {},
+        "optimizer": {"method": "batch", "from": "origin", "rate": 0.1, "inner_steps": 2},
     },
 }  # fmt: skip
 

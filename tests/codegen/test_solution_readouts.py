@@ -15,7 +15,7 @@ CONJUGATE = {
     "method": "exact",
     "solver": {"kind": "conjugate-gradients", "iterations": 30, "tolerance": 1e-12},
 }
-BATCH = {"method": "batch", "inner_steps": 2, "rate": 0.1}
+BATCH = {"method": "batch", "inner_steps": 2, "from": "origin", "rate": 0.1}
 CARRIED: dict[str, Any] = {"bias": "l2", "window": "all", "retention": {"global": {"l2": 0.5}}}
 BESIDE: dict[str, Any] = {**CARRIED, "weights": {"kind": "geometric", "ridge": "constant"}}
 

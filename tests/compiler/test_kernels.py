@@ -118,7 +118,7 @@ def test_a_kernel_and_its_features_are_one_rule(kernel: Any, features: Any) -> N
         ({"keys": {"erase": "own"}}, "keeps one key for each pair"),
         ({"readout": {"normalizer": "sum"}}, "normalise: row"),
         (
-            {"optimizer": {"method": "batch", "inner_steps": 2}, "window": "all"},
+            {"optimizer": {"method": "batch", "inner_steps": 2, "from": "origin"}, "window": "all"},
             "no finite features",
         ),
         ({"retention": {"phase": "token", "decay": "token"}}, "a kernel has none"),

@@ -98,7 +98,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("keys.erase", {**KERNEL, "keys": {"erase": {"expr": "k*k"}}}),
     ("keys.erase", {**KERNEL, "keys": {"erase": {"expr": "b*k"}}, "coefficients": {"b": BY_KEY}}),
     ("keys.predict", {**KERNEL, "keys": {"predict": {"expr": "2*k"}}}),
-    ("optimizer.method", {**KERNEL, "optimizer": {"method": "batch", "inner_steps": 2}}),
+    ("optimizer.method", {**KERNEL, "optimizer": {"method": "batch", "from": "origin"}}),
     ("retention.phase", {**KERNEL, "bias": "dot", "retention": {"phase": BY_KEY}}),
     ("readout.normalizer", {**KERNEL, "bias": "dot", "readout": {"normalizer": "sum"}}),
     ("optimizer.method", {**ROWS, "optimizer": IMPLICIT}),

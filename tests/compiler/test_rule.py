@@ -35,7 +35,8 @@ KINDS: dict[str, tuple[type[Common], dict[str, Any]]] = {
     ),
     "full-batch steps": (
         Moments,
-        {**RIDGE, "window": "all", "optimizer": {"method": "batch", "inner_steps": 2, "rate": 0.1}},
+        {**RIDGE, "window": "all",
+         "optimizer": {"method": "batch", "inner_steps": 2, "from": "origin", "rate": 0.1}},
     ),
     "pairs": (
         KeyValuePairs,

@@ -18,7 +18,7 @@ INPUT = {"from": "input"}
 CHANNEL = {"from": "input", "per": "key"}
 SIMPLEX = {"kind": "simplex"}
 ATTENTION = {"memory": "nonparametric", "weights": "similarity"}
-BATCH = {"method": "batch", "inner_steps": 2}
+BATCH = {"method": "batch", "inner_steps": 2, "from": "origin"}
 EXACT = {"bias": "l2", "optimizer": "exact", "retention": {"global": {"l2": 0.5}}}
 ANCHOR = {"anchor": {"chunk": 16}}
 
@@ -26,6 +26,12 @@ Case = tuple[str, dict[str, Any], str, dict[str, Any]]
 
 TURNED = {"phase": {"from": "input", "per": "key"}}
 CASES: list[Case] = [
+    (
+        "optimizers.origin_of_batch_steps",
+        {"bias": "l2", "window": "all", "optimizer": {"method": "batch", "inner_steps": 2}},
+        "optimizer.from",
+        {"bias": "l2", "window": "all", "optimizer": BATCH},
+    ),
     (
         "optimizers.momentum_of_its_method",
         {"optimizer": {"method": "momentum"}},

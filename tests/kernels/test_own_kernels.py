@@ -89,7 +89,7 @@ SPECS = {
     },
     "a full-batch step of weighed pairs": {
         "bias": "l2", "weights": "token", "retention": {"global": {"l2": 0.3}},
-        "optimizer": {"method": "batch", "rate": "token"},
+        "optimizer": {"method": "batch", "from": "origin", "rate": "token"},
     },
     "an implicit step": {
         "bias": {"expr": "log(cosh(e))"}, "retention": {"decay": "token"},

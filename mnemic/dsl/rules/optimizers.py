@@ -63,6 +63,13 @@ def fields_of_the_method(spec: Spec) -> Iterator[Issue]:
         yield Issue(reason, f"optimizer.{word}", hint=hint)
 
 
+def origin_of_batch_steps(spec: Spec) -> Iterator[Issue]:
+    """Require ``from: origin`` of full-batch steps: from the last W no form of them is derived."""
+    if spec.optimizer.method == "batch" and spec.optimizer.start == "last":
+        reason = "full-batch steps begin at zero at every token; from the last W none are derived"
+        yield Issue(reason, "optimizer.from", "last", hint="write from: origin")
+
+
 def momentum_of_its_method(spec: Spec) -> Iterator[Issue]:
     """Require for the method ``momentum`` its coefficient θ, which has no default."""
     if spec.optimizer.method == "momentum" and spec.optimizer.momentum is None:
@@ -347,6 +354,7 @@ def _word(value: object) -> object:
 
 RULES: tuple[Rule, ...] = (
     fields_of_the_method,
+    origin_of_batch_steps,
     momentum_of_its_method,
     matrices_for_muon,
     steps_entry_by_entry,
