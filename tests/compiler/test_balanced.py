@@ -72,7 +72,7 @@ def _compare(told, points: list[tuple[float, ...]]) -> None:
             for at, x in enumerate(columns.T.tolist()):
                 true = exact(*map(mpmath.mpf, x))
                 if abs(true) < 1e30:
-                    near = 1e-6 * abs(true) + 2e-6 * (1 + max(map(abs, x)))
+                    near = 4e-6 * (1 + abs(true)) + 2e-7 * max(map(abs, x))
                     assert abs(row[at].item() - true) < near, (written, x, which)
 
 
