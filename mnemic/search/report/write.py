@@ -111,7 +111,7 @@ def confirm_best(search: Search, jobs: int = 1) -> list[Confirmed]:
     new = [point for point in points if point.start is None][: told.best]
     known = [point for point in points if point.start is not None][: told.best]
     hand = [by_hand(space, p.start) for p in known if p.start]
-    hand += rivals(space, search.folder / "logs", search.tell)
+    hand += rivals(space, search.folder / "logs", search.tell, jobs)
     return confirm(
         space,
         [(p.spec.name, best_spec(space, p, i)) for i, p in enumerate(new, 1)],

@@ -45,8 +45,14 @@ def bounds(settings: Settings, log: Path) -> dict[str, float]:
 
 def beyond(costs: Mapping[str, float], limits: Mapping[str, float]) -> tuple[str, ...]:
     """Return the costs that are above their bounds, each with how many times, as ``flops 1.3x``."""
-    return tuple(f"{cost} {costs[cost] / bound:.1f}x" for cost, bound in limits.items()
+    return tuple(f"{cost} {_times(costs[cost] / bound)}" for cost, bound in limits.items()
                  if costs[cost] > bound)  # fmt: skip
+
+
+def _times(ratio: float) -> str:
+    """Write a number above one with as few digits as show that it is: ``1.3x``, ``1.004x``."""
+    shown = (f"{ratio:.{digits}f}" for digits in range(1, 16))
+    return next((text for text in shown if float(text) > 1), str(ratio)) + "x"
 
 
 def demand_budget(space: Space, limits: dict[str, float], log: Path) -> None:

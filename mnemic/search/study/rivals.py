@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from threading import Event
 
 from mnemic.dsl.catalogue import names
 from mnemic.dsl.spec import Spec
@@ -13,16 +15,18 @@ from mnemic.search.space.space import Space
 from mnemic.search.study import work
 from mnemic.search.study.budget import beyond, bounds
 from mnemic.search.study.isolated import Bounds, Failure, isolated
+from mnemic.search.study.side_by_side import side_by_side
 
 ALL = "all"
 """The word for every packaged spec within the budget."""
 
 
-def rivals(space: Space, logs: Path, told: Callable[[str], None]) -> Iterator[Spec]:
+def rivals(space: Space, logs: Path, told: Callable[[str], None], jobs: int = 1) -> Iterator[Spec]:
     """Yield each spec that ``confirm: {against: …}`` names, in the space's block.
 
-    ``all`` stands for every packaged spec that fits the block and is within the budget; what is
-    left out is told with the reason. A spec that is named itself is taken as it is.
+    ``all`` stands for every packaged spec that fits the block and is within the budget, looked at
+    ``jobs`` at a time; what is left out is told with the reason. A spec that is named itself is
+    taken as it is.
 
     Raises:
         InvalidSpec: a spec that is named contradicts the space's block.
@@ -33,28 +37,43 @@ def rivals(space: Space, logs: Path, told: Callable[[str], None]) -> Iterator[Sp
     if ALL not in given:
         return
     limits = bounds(space.settings, logs / "reference.log")
-    for name in names():
-        if name in named:
-            continue
-        try:
-            spec = by_hand(space, name)
-        except InvalidSpec as error:
-            told(f"{name} is left out: {str(error).splitlines()[0]}")
-            continue
-        why = _over(space, spec, limits, logs / f"{name}.log")
-        if why:
-            told(f"{name} is left out: {why}")
+    found = {name: _in_block(space, name) for name in names() if name not in named}
+    stopping = Event()
+    look = partial(_looked, space, limits, logs, stopping)
+    fit = [spec for spec in found.values() if isinstance(spec, Spec)]
+    why = dict(side_by_side(look, fit, jobs, stopping))
+    for name, spec in found.items():
+        reason = spec if isinstance(spec, str) else why[spec.name]
+        if isinstance(spec, str) or reason:
+            told(f"{name} is left out: {reason}")
         else:
             yield spec
 
 
-def _over(space: Space, spec: Spec, limits: dict[str, float], log: Path) -> str:
+def _in_block(space: Space, name: str) -> Spec | str:
+    """Return a packaged spec in the space's block, or why the block contradicts it."""
+    try:
+        return by_hand(space, name)
+    except InvalidSpec as error:
+        return str(error).splitlines()[0]
+
+
+def _looked(
+    space: Space, limits: dict[str, float], logs: Path, stopping: Event, spec: Spec
+) -> tuple[str, str]:
+    """Return a spec's name and what `_over` says of it."""
+    return spec.name, _over(space, spec, limits, logs / f"{spec.name}.log", stopping)
+
+
+def _over(space: Space, spec: Spec, limits: dict[str, float], log: Path, stopping: Event) -> str:
     """Say why a spec is over the budget or cannot be looked at; empty where it is within."""
     if not limits:
         return ""
     settings = space.settings
     allowed = Bounds(settings.limits.seconds, settings.limits.memory)
-    seen = isolated(work.look, spec, settings, None, bounds=allowed, log=log)
+    seen = isolated(work.look, spec, settings, None, bounds=allowed, log=log, stopping=stopping)
+    if stopping.is_set():
+        raise KeyboardInterrupt
     if isinstance(seen, Failure):
         return f"{seen.kind}: {seen.why}"
     return ", ".join(f"{part} of the budget" for part in beyond(seen.value.costs, limits))
