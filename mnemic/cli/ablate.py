@@ -8,6 +8,7 @@ import typer
 from mnemic.cli.arguments import AsJson, SpecArgument
 from mnemic.cli.output import console, echo, print_json, raw, to_stderr
 from mnemic.cli.overrides import BlockOption, Device, Rates, Seeds, numbers, overridden
+from mnemic.cli.pages import PAGE, demand_ending, write_page
 from mnemic.errors import Issue, UsageError, format_issue, nearest
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def ablate(
     from mnemic.search.space.one_block import fitted, with_block
     from mnemic.search.space.space import load_space
 
+    demand_ending(out, PAGE)
     asked = load_space(space) if space else default_space()
     read = overridden(asked, None, numbers(rates), seeds, device=device)
     read = read if block is None else with_block(read, block)
@@ -109,7 +111,6 @@ def _measure(
     """Train the spec and its neighbours, or read what was trained, and tell what changes do."""
     from dataclasses import asdict
 
-    from mnemic.models.files import replacing
     from mnemic.search.report.ablation import effects, page
     from mnemic.search.report.leaderboard import leaderboard, read_measured
 
@@ -124,9 +125,7 @@ def _measure(
     told = effects(first, list(zip(found, others, strict=True)))
     text = page(space, first, told, dropped)
     if asked.out is not None:
-        asked.out.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(asked.out) as beside:
-            beside.write_text(text, encoding="utf-8")
+        write_page(asked.out, text)
     if asked.as_json:
         skill = None if first.skill is None else asdict(first.skill)
         print_json({"spec": own.name, "skill": skill, "effects": [e.to_json() for e in told],

@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from mnemic.cli.output import to_stderr
-from mnemic.errors import UsageError
-from mnemic.models.files import replacing
+from mnemic.cli.pages import demand_ending, write_page
 
 Drawing = Annotated[
     Path | None,
@@ -17,8 +16,7 @@ Drawing = Annotated[
 
 def demand_svg_name(out: Path | None) -> None:
     """Raise UsageError where the file's name does not end in .svg."""
-    if out is not None and out.suffix != ".svg":
-        raise UsageError(f"drawn as SVG: read '{out}', allowed a name that ends in .svg")
+    demand_ending(out, ".svg")
 
 
 def write_drawing(out: Path, picture: str) -> None:
@@ -27,9 +25,5 @@ def write_drawing(out: Path, picture: str) -> None:
     Raises:
         UsageError: the file cannot be written.
     """
-    try:
-        with replacing(out) as beside:
-            beside.write_text(picture, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {out}: {error.strerror}") from error
+    write_page(out, picture)
     to_stderr(f"drawn to {out}")

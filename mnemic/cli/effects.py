@@ -1,5 +1,6 @@
 """``mnemic effects`` and ``mnemic pareto``: what all that was measured says."""
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -8,6 +9,7 @@ import typer
 
 from mnemic.cli.arguments import AsJson
 from mnemic.cli.output import echo, print_json, raw
+from mnemic.cli.pages import PAGE, demand_ending, write_page
 
 Places = Annotated[
     list[str],
@@ -48,18 +50,19 @@ def effects(
     from mnemic.search.report.effects_page import crossed, forest, page
     from mnemic.search.report.points import STUDY, measured_in, together
 
+    demand_ending(out, PAGE)
     read = [measured_in(where, study) for where in places]
     found = estimated(together(read), random=all(one.kind == STUDY for one in read))
+    pictures: dict[str, str] = {}
+    if out is not None:
+        drawn = {"effects": forest(found)} if found.main else {}
+        drawn |= {"interactions": crossed(found)} if found.interactions else {}
+        pictures = {f"{out.stem}-{name}.svg": svg for name, svg in drawn.items()}
+        write_page(out, page(found, places, tuple(pictures)), pictures)
     if as_json:
         print_json(asdict(found))
-        return
-    if out is None:
-        raw(page(found, places))
-        return
-    drawn = {"effects": forest(found)} if found.main else {}
-    drawn |= {"interactions": crossed(found)} if found.interactions else {}
-    pictures = {f"{out.stem}-{name}.svg": svg for name, svg in drawn.items()}
-    _write(out, page(found, places, tuple(pictures)), pictures)
+    else:
+        raw(page(found, places)) if out is None else _tell(out, pictures)
 
 
 def pareto(places: Places, study: Study = None, out: Out = None, as_json: AsJson = False) -> None:
@@ -71,23 +74,19 @@ def pareto(places: Places, study: Study = None, out: Out = None, as_json: AsJson
     from mnemic.search.report.pareto import fronts, overall, page, picture
     from mnemic.search.report.points import measured_in, together
 
+    demand_ending(out, PAGE)
     points = together([measured_in(where, study) for where in places])
+    pictures: dict[str, str] = {}
+    if out is not None:
+        name = f"{out.stem}.svg"
+        pictures = {name: picture(points)}
+        write_page(out, page(points, places, name), pictures)
     if as_json:
         print_json({"points": len(points), "fronts": [one.to_json() for one in fronts(points)],
                     "overall": [point.name for point in overall(points)]})  # fmt: skip
-        return
-    if out is None:
-        raw(page(points, places))
-        return
-    name = f"{out.stem}.svg"
-    _write(out, page(points, places, name), {name: picture(points)})
+    else:
+        raw(page(points, places)) if out is None else _tell(out, pictures)
 
 
-def _write(out: Path, text: str, pictures: dict[str, str]) -> None:
-    from mnemic.models.files import replacing
-
-    out.parent.mkdir(parents=True, exist_ok=True)
-    for path, content in {out: text, **{out.with_name(n): t for n, t in pictures.items()}}.items():
-        with replacing(path) as beside:
-            beside.write_text(content, encoding="utf-8")
+def _tell(out: Path, pictures: Iterable[str]) -> None:
     echo(f"wrote {', '.join([str(out), *pictures])}")

@@ -12,8 +12,8 @@ import typer
 
 from mnemic.cli.arguments import AsJson, complete_name
 from mnemic.cli.output import console, echo, print_json
+from mnemic.cli.pages import PAGE, demand_ending, write_page
 from mnemic.errors import CheckFailed, UsageError
-from mnemic.models.files import replacing
 
 if TYPE_CHECKING:
     from mnemic.kernels.build import Built
@@ -36,7 +36,7 @@ Width = Annotated[
 Out = Annotated[
     Path | None,
     typer.Option("-o", "--output", metavar="FILE",
-                 help="Also write it: JSON, or (.md) a table that is gone on with."),
+                 help="Also write it: JSON (.json), or a table that is gone on with (.md)."),
 ]  # fmt: skip
 Processes = Annotated[int, typer.Option("--processes", min=1, help="Compile so many at a time.")]
 Check = Annotated[
@@ -113,14 +113,15 @@ def kernels(
     if count and stalls:
         raise UsageError("kernels: read --count with --stalls, allowed: one of them")
     found_layout = layout(stalls=stalls)
-    markdown = output if output is not None and output.suffix == ".md" else None
+    demand_ending(output, PAGE, ".json")
+    markdown = output if output is not None and output.suffix == PAGE else None
     widths = tuple(width or (build.WIDTHS[:1] if count else build.WIDTHS))
     jobs = list(build.jobs(specs or names(), target, widths, stalls=stalls))
     made = _counted if count else _compiled
     found, cells = made(jobs, processes, Table(target, markdown, not specs, found_layout))
     plain = {"target": target, "versions": build.versions(), "kernels": _plain(found)}
     if output is not None and markdown is None:
-        _write(output, json.dumps(plain, indent=1) + "\n")
+        write_page(output, json.dumps(plain, indent=1) + "\n")
     if as_json:
         print_json(plain)
     else:
@@ -171,7 +172,7 @@ def _counted(
         found = list(build.count(jobs, processes, told))
     cells = [row for job, one in found for row in table.counts(job, one)]
     if asked.path is not None:
-        _write(asked.path, table.counts_markdown(cells, asked.target))
+        write_page(asked.path, table.counts_markdown(cells, asked.target))
     return found, cells
 
 
@@ -209,9 +210,3 @@ def _summary(listed: "Sequence[Cells]", before: int) -> str:
         f"size; "
         f"{len(lacking)} specs without a fused form{earlier}"
     )
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as beside:
-        beside.write_text(text, encoding="utf-8")

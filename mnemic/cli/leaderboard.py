@@ -10,6 +10,7 @@ import typer
 from mnemic.cli.arguments import AsJson, complete_name
 from mnemic.cli.output import echo, print_json, raw, to_stderr
 from mnemic.cli.overrides import BlockOption, Budget, Device, Rates, Seeds, numbers, overridden
+from mnemic.cli.pages import PAGE, demand_ending, write_page
 from mnemic.errors import InvalidSpec, Issue, UsageError
 
 if TYPE_CHECKING:
@@ -82,13 +83,13 @@ def leaderboard(
     "highest", "reliability", "fault"}}}, with --block "own": as "entries", in their own blocks.
     """
     from mnemic.dsl.catalogue import names
-    from mnemic.models.files import replacing
     from mnemic.search.report.leaderboard import IN_ONE_BLOCK, RESULTS
     from mnemic.search.report.standings import table, tell_tasks
     from mnemic.search.report.ties import first_group
     from mnemic.search.space.one_block import with_block
     from mnemic.search.space.space import load_space
 
+    demand_ending(out, PAGE)
     read = overridden(load_space(space), budget, numbers(rates), seeds, device=device)
     folder = run or Path("runs") / read.name
     asked = specs or names()
@@ -105,9 +106,7 @@ def leaderboard(
         read = shared
     text = table(read, entries, packaged)
     if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(out) as beside:
-            beside.write_text(text, encoding="utf-8")
+        write_page(out, text)
     if as_json:
         within = {e.name: e.seeds for e in entries if e.whole and not e.over}
         tasks = tell_tasks(list(read.settings.tasks), [e for e in entries if e.name in within])

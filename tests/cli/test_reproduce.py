@@ -74,7 +74,7 @@ def test_influence_of_attention_has_no_eigenvalues(mnemic) -> None:
 def test_a_name_that_is_no_svg_is_refused_before_anything_is_measured(mnemic, command) -> None:
     done = mnemic(*command, "-o", "picture.png")
     assert done.code == 2
-    message = "drawn as SVG: read 'picture.png', allowed a name that ends in .svg"
+    message = "--output: read 'picture.png', allowed a name that ends in .svg"
     assert done.err.strip() == f"mnemic: {message}"
     assert done.out == ""
 

@@ -246,5 +246,8 @@ def test_effects_and_fronts_of_a_kept_search(mnemic, tmp_path):
     found = mnemic("pareto", EXAMPLES / "recall", "--json").json
     assert [front["cost"] for front in found["fronts"]] == ["state_bytes", "flops", "step_seconds"]
     assert set(found["overall"]) >= {p["name"] for f in found["fronts"] for p in f["points"]}
+    shown = mnemic("effects", EXAMPLES / "recall", "-o", tmp_path / "both.md", "--json").json
+    assert (tmp_path / "both.md").read_text(encoding="utf-8").count("\n") == text.count("\n")
+    assert shown["main"]
     wrong = mnemic("effects", EXAMPLES / "recall", "--study", "recal")
     assert (wrong.code, "did you mean 'recall'?" in wrong.err) == (2, True)

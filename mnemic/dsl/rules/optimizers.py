@@ -67,7 +67,7 @@ def origin_of_batch_steps(spec: Spec) -> Iterator[Issue]:
     """Require ``from: origin`` of full-batch steps: from the last W no form of them is derived."""
     if spec.optimizer.method == "batch" and spec.optimizer.start == "last":
         reason = "full-batch steps begin at zero at every token; from the last W none are derived"
-        yield Issue(reason, "optimizer.from", "last", hint="write from: origin")
+        yield Issue(reason, "optimizer.from", hint="write from: origin; left out, it is last")
 
 
 def momentum_of_its_method(spec: Spec) -> Iterator[Issue]:
