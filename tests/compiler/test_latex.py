@@ -16,9 +16,11 @@ from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.explain import letters
 from mnemic.compiler.explain.prose import prose
 from mnemic.compiler.explain.render_latex import latex_of, to_latex
+from mnemic.compiler.explain.tex_lines import WIDTH, aligned, length, lines
 from mnemic.dsl.spec import Spec
 
 KERNEL = """
+    bigl bigr linewidth par raggedright
     Delta Gamma H Lambda O Omega Phi Pi Psi S Sigma Theta Upsilon Xi alpha arg b backslash bar begin
     beta c cdot chi circ cos cosh delta dot dots ell emptyset end epsilon equiv eta exists exp
     forall frac gamma ge geq hat i in infty int iota item kappa k l lambda langle lceil le
@@ -100,6 +102,8 @@ def test_pdflatex_takes_every_derivation(tmp_path: Path, request: pytest.Fixture
     names = NAMES if request.config.getoption("tier") == "full" else CORE[::6]
     said = compiled(page(*(shown(name) for name in (*names, *OWN))), tmp_path)
     assert "Missing character" not in said
+    wide = re.findall(r"Overfull \\hbox \(([0-9.]+)pt", said)
+    assert [points for points in wide if float(points) > 5] == [], "over the margin"
     assert (tmp_path / "page.pdf").stat().st_size > 0
 
 
@@ -116,6 +120,37 @@ def test_pdflatex_takes_any_text(tmp_path: Path) -> None:
     text = prose("\n".join([*signs, *marked, "中", "x̂̄", "a_1 ~ $y$ \\ {z} ^"]))
     assert text.isascii()
     compiled(page(text), tmp_path)
+
+
+def test_a_long_formula_is_broken_between_its_parts() -> None:
+    parts = [rf"z_{{{i},t}} = W_{{{i},\mathrm{{ref}}}} h_{{{i},t}}" for i in range(9)]
+    whole = r",\quad ".join(parts)
+    assert aligned(parts[0]) == parts[0]
+    assert len(lines(whole)) > 1
+    assert " ".join(line.removesuffix(",") for line in lines(whole)).replace(r",\quad", "") == (
+        " ".join(parts)
+    )
+    assert all(length(line) <= WIDTH for line in lines(whole))
+    grouped = rf"\left\{{{whole}\right\}} \text{{ of {{{whole}}} }}"
+    inside = rf"f_{{{whole}}}"
+    assert lines(inside) == [inside], "braces stay whole"
+    assert "".join(lines(grouped)).count("{") == grouped.count("{")
+
+
+def test_a_fraction_is_as_wide_as_its_wider_half() -> None:
+    assert length(r"\frac{a b c d}{e}") == length("a b c d")
+    assert length(r"\frac{\frac{a}{b c}}{d e f}") == length("d e f")
+    assert length(r"x_{i}") < length("x i")
+
+
+def test_sums_and_letters_with_indices_are_formulas() -> None:
+    assert prose("minimise Σ_(i=t−3..t) γᵢ ℓ(W; kᵢ, vᵢ)") == (
+        r"minimise $\sum_{i=t-3}^{t}$ $\gamma_{i}$ $\ell$(W; $k_{i}$, $v_{i}$)"
+    )
+    assert prose("Σ_(i≤t) wᵢ, Π_(j=i+1..t) γⱼ") == (
+        r"$\sum_{i\le t}$ $w_{i}$, $\prod_{j=i+1}^{t}$ $\gamma_{j}$"
+    )
+    assert prose("Adam² x²₁ 10⁻⁶") == r"Adam${}^{2}$ $x^{2}{}_{1}$ 10${}^{-6}$"
 
 
 def test_layers_are_formulas() -> None:

@@ -153,7 +153,7 @@ class _Latex(LatexPrinter):  # type: ignore[misc]
 
     def _print_NewErrorBase(self, expr: Any, exp: Any = None) -> str:
         inner = r",\ ".join(map(self._print, expr.equations))
-        shown = rf"\operatorname{{root}}_s\left[{inner}\right]"
+        shown = rf"\operatorname{{root}}_s\bigl[{inner}\bigr]"
         return shown if exp is None else f"{shown}^{{{exp}}}"
 
     def _print_steep(self, expr: Any, exp: Any = None) -> str:

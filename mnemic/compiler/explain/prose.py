@@ -1,8 +1,9 @@
 """Plain Unicode text as LaTeX that pdflatex takes: ASCII alone, with amsmath and amssymb."""
 
+import re
 import unicodedata
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Final
 
 from mnemic.compiler.explain.letters import LATEX
@@ -36,11 +37,17 @@ ACCENTS: Final = {
 """Combining marks of names."""
 
 
+_TOTAL: Final = re.compile(r"([ΣΠ])_\(([^()]*)\)")
+"""A sum or a product with its limits, as the printed problems have it."""
+
+
 def prose(text: str) -> str:
     r"""Write text in LaTeX, every character that is not ASCII as a formula or an accent.
 
     >>> print(prose("ŷ − v ≤ χ², k̃ᵢ ← φ(x)ᵀ, 10⁻⁶, Schölkopf's a_1"))
-    $\hat{y}$ $-$ v $\le$ $\chi{}^{2}$, $\tilde{k}{}_{i}$ $\leftarrow$ $\phi$(x)${}^{\top}$, 10${}^{-6}$, Sch\"{o}lkopf's a\_1
+    $\hat{y}$ $-$ v $\le$ $\chi^{2}$, $\tilde{k}_{i}$ $\leftarrow$ $\phi$(x)${}^{\top}$, 10${}^{-6}$, Sch\"{o}lkopf's a\_1
+    >>> print(prose("Σ_(i=t−3..t) γᵢ ℓ(W; kᵢ)"))
+    $\sum_{i=t-3}^{t}$ $\gamma_{i}$ $\ell$(W; $k_{i}$)
     """  # noqa: E501
     found = []
     for mathematics, group in groupby(_parts(text), key=lambda part: part[0]):
@@ -50,22 +57,53 @@ def prose(text: str) -> str:
 
 
 def _joined(pieces: list[str]) -> str:
-    """Join formulas, with a space after a control word that a letter follows."""
-    shown = ""
+    """Join formulas, with a space after a control word that a letter follows; a raised or lowered
+    sign is set on what stands before it, but for another such sign."""
+    shown, scripted = "", True
     for part in pieces:
+        script = part.startswith("{}")
         apart = part[:1].isalpha() and shown.rpartition("\\")[2].isalpha() and "\\" in shown
-        shown += f" {part}" if apart else part
+        bare = part.removeprefix("{}") if script and not scripted else part
+        shown, scripted = shown + (f" {bare}" if apart else bare), script
     return shown
 
 
 def _parts(text: str) -> Iterator[tuple[bool, str]]:
     """Yield the pieces of a text, each with whether it is mathematics."""
-    for kind, run in groupby(_clusters(text), key=_script):
+    end = 0
+    for total in _TOTAL.finditer(text):
+        yield from _plain(text[end : total.start()])
+        yield True, _total(*total.groups())
+        end = total.end()
+    yield from _plain(text[end:])
+
+
+def _total(sign: str, over: str) -> str:
+    """Write ``Σ_(i=t−3..t)`` as a sum with its limits; the limits may be a condition instead."""
+    first, *last = (
+        _joined([_one(cluster)[1] for cluster in _clusters(part)]) for part in over.split("..")
+    )
+    return rf"\{'sum' if sign == 'Σ' else 'prod'}_{{{first}}}" + "".join(f"^{{{x}}}" for x in last)
+
+
+def _plain(text: str) -> Iterator[tuple[bool, str]]:
+    """Yield the pieces of a text without sums; a letter alone with an index is mathematics."""
+    before = ""
+    runs = [(kind, list(run)) for kind, run in groupby(_clusters(text), key=_script)]
+    for (kind, run), (after, _) in pairwise([*runs, ("", [])]):
         if kind:
             raised = "".join(_base(cluster) for cluster in run)
             yield True, f"{{}}{'^' if kind == '<super>' else '_'}{{{raised}}}"
-        else:
-            yield from (_one(cluster) for cluster in run)
+            before = ""
+            continue
+        for i, cluster in enumerate(run):
+            lone = after and i == len(run) - 1 and _is_letter(cluster) and not _is_letter(before)
+            yield (True, cluster) if lone else _one(cluster)
+            before = cluster
+
+
+def _is_letter(cluster: str) -> bool:
+    return cluster.isascii() and cluster.isalpha()
 
 
 def _clusters(text: str) -> Iterator[str]:

@@ -8,6 +8,7 @@ from mnemic.compiler.explain import letters, network_lines, printing
 from mnemic.compiler.explain.equations import Equation, equations
 from mnemic.compiler.explain.explanation import Explanation, explain
 from mnemic.compiler.explain.prose import prose
+from mnemic.compiler.explain.tex_lines import aligned, inline
 from mnemic.compiler.rule import Rule
 
 
@@ -41,7 +42,11 @@ def to_latex(rule: Rule) -> str:
 
 def _aligned(found: tuple[Equation, ...]) -> str:
     """Return equations under each other; LaTeX counts them as they are numbered."""
-    return "\\begin{align}\n" + " \\\\\n".join(rf"& {q.latex}" for q in found) + "\n\\end{align}"
+    return (
+        "\\begin{align}\n"
+        + " \\\\\n".join(rf"& {aligned(q.latex)}" for q in found)
+        + "\n\\end{align}"
+    )
 
 
 def _step(title: str, equation: Any, reason: str, timed: dict[str, bool]) -> str:
@@ -53,9 +58,9 @@ def formula(equation: Any, timed: dict[str, bool]) -> str:
     if isinstance(equation, sp.Eq):
         names = {"ell": r"\ell", "e": "e", "dual": r"\nabla R(W)", "phi": r"\phi(x)"}
         left = names.get(str(equation.lhs)) or printing.latex(equation.lhs, timed)
-        return f"${left} = {printing.latex(equation.rhs, timed)}$"
+        return inline(f"{left} = {printing.latex(equation.rhs, timed)}")
     if isinstance(equation, sp.Basic):
-        return f"${printing.latex(equation, timed)}$"
+        return inline(printing.latex(equation, timed))
     if equation is None or isinstance(equation, str):
         return prose(equation or "none in closed form")
     return f"${network_lines.tex(equation)}$"
@@ -67,7 +72,10 @@ def _items(lines: list[str]) -> str:
 
 
 def _listed(title: str, lines: tuple[str, ...]) -> str:
-    return rf"\textbf{{{title}.}} " + prose(" ".join(lines)) if lines else ""
+    """Return a heading with a list below it, or nothing where there is nothing to list."""
+    body = "\n".join(rf"  \item {prose(line)}" for line in lines)
+    head = rf"\textbf{{{title}.}}"
+    return head + "\n\\begin{itemize}\n" + body + "\n\\end{itemize}" if lines else ""
 
 
 def _forms(e: Explanation) -> str:
@@ -93,7 +101,9 @@ def _span(span: str) -> str:
 
 
 def _costs(e: Explanation) -> str:
+    """Return the costs below each other, each with room for several lines."""
     rows = " \\\\\n".join(
-        rf"{name.replace('_', ' ')} & ${sp.latex(expr)}$" for name, expr in e.cost.rows()
+        rf"{name.replace('_', ' ')} & {{\raggedright ${sp.latex(expr)}$\par}}"
+        for name, expr in e.cost.rows()
     )
-    return "\\begin{tabular}{ll}\n" + rows + "\n\\end{tabular}"
+    return "\\begin{tabular}{lp{0.7\\linewidth}}\n" + rows + "\n\\end{tabular}"
