@@ -150,6 +150,7 @@ def test_sums_and_letters_with_indices_are_formulas() -> None:
     assert prose("Σ_(i≤t) wᵢ, Π_(j=i+1..t) γⱼ") == (
         r"$\sum_{i\le t}$ $w_{i}$, $\prod_{j=i+1}^{t}$ $\gamma_{j}$"
     )
+    assert prose("a2 (x·y)^2, a^b") == r"a2 (x$\cdot$y)${}^{2}$, a\^{}b"
     assert prose("Adam² x²₁ 10⁻⁶") == r"Adam${}^{2}$ $x^{2}{}_{1}$ 10${}^{-6}$"
 
 

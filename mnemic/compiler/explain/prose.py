@@ -37,6 +37,10 @@ ACCENTS: Final = {
 """Combining marks of names."""
 
 
+RAISED: Final = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+_POWER: Final = re.compile(r"\^([0-9]+)")
+"""A power as the grammar of expressions writes it."""
+
 _TOTAL: Final = re.compile(r"([ΣΠ])_\(([^()]*)\)")
 """A sum or a product with its limits, as the printed problems have it."""
 
@@ -50,6 +54,7 @@ def prose(text: str) -> str:
     $\sum_{i=t-3}^{t}$ $\gamma_{i}$ $\ell$(W; $k_{i}$)
     """  # noqa: E501
     found = []
+    text = _POWER.sub(lambda power: power[1].translate(RAISED), text)
     for mathematics, group in groupby(_parts(text), key=lambda part: part[0]):
         pieces = [part for _, part in group]
         found.append(f"${_joined(pieces)}$" if mathematics else "".join(pieces))
