@@ -1,4 +1,4 @@
-"""Where a function of one number may have a kink or a jump: the numbers at which conditions turn."""
+"""The numbers at which a function of one number may have a kink or a jump."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
