@@ -104,8 +104,12 @@ def balanced(expression: Any) -> Any:
     found = None
     if isinstance(expression, sp.log):
         found = _logarithm(expression.args[0])
-    elif expression.is_Pow and not expression.exp.is_integer and _told(expression) != expression:
-        found = balanced(_told(expression))
+    elif (
+        expression.is_Pow
+        and not expression.exp.is_integer
+        and _without_difference(expression) != expression
+    ):
+        found = balanced(_without_difference(expression))
     elif expression.is_Pow and isinstance(expression.base, sym.sigmoid):
         found = _power_of_sigmoid(expression)
     elif expression.is_Mul or (expression.is_Pow and expression.base != sp.E):
@@ -134,7 +138,7 @@ def _exponent(base: Any, power: Any) -> Any:
 def _logarithm(inner: Any) -> Any:
     """Return the logarithm of a product, if that of one of its factors may overflow."""
     apart, rest = sp.Integer(0), sp.Integer(1)
-    for factor in sp.Mul.make_args(sp.Mul(*map(_told, sp.Mul.make_args(inner)))):
+    for factor in sp.Mul.make_args(sp.Mul(*map(_without_difference, sp.Mul.make_args(inner)))):
         base, power = factor.as_base_exp()
         if power.is_Rational and not power.is_Integer and base.is_Add and _grows(base):
             apart += power * balanced(sp.log(base))
@@ -155,7 +159,7 @@ def _logarithm_of(terms: Sum) -> Any:
     return terms.largest + sp.log(terms.divided())
 
 
-def _told(factor: Any) -> Any:
+def _without_difference(factor: Any) -> Any:
     """Write powers of what goes to zero as a difference does by what goes to zero itself.
 
     1 − tanh² z by cosh z, 1 ± tanh z by σ(±2z), 1 − σ(z) and 1 − σ(z)² by σ(−z).
@@ -224,7 +228,10 @@ def _factors(product: Any) -> Iterator[tuple[Any, Any]]:
     for factor in factors:
         power = factor.as_base_exp()[1]
         plain = power.is_integer and power.is_positive and not grows
-        yield from (f.as_base_exp() for f in sp.Mul.make_args(factor if plain else _told(factor)))
+        yield from (
+            f.as_base_exp()
+            for f in sp.Mul.make_args(factor if plain else _without_difference(factor))
+        )
 
 
 def _vanishes(base: Any, power: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.compiler.decisions import ANY, BESIDE, is_split, learned, plain, ways
+from mnemic.compiler.decisions import ANY, BESIDE, implications, is_split, plain, ways
 from mnemic.compiler.drawn_points import Point, ends
 from mnemic.compiler.edges import Edges, is_straight
 
@@ -62,7 +62,7 @@ class Branches:
 
         for i, below in ways(node, signs):
             here = dict(known)
-            for edge, allowed in learned(node, i):
+            for edge, allowed in implications(node, i):
                 bare, turn = plain(edge)
                 left = frozenset(turn * s for s in allowed & signs(edge))
                 here[bare] = here.get(bare, ANY) & left

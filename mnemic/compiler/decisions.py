@@ -49,13 +49,13 @@ def _is_even_root(node: Any) -> bool:
 def edges_of(node: Any) -> list[Any]:
     """Return the edges that a node decides by."""
     if isinstance(node, sp.Piecewise):
-        return [r.lhs - r.rhs for r in compared(node)]
+        return [r.lhs - r.rhs for r in comparisons(node)]
     if isinstance(node, sp.Max | sp.Min):
         return [a - b for a, b in permutations(node.args, 2)]
     return [_inside(node)]
 
 
-def compared(node: Any) -> set[Any]:
+def comparisons(node: Any) -> set[Any]:
     """Return the comparisons that a node decides by."""
     if not isinstance(node, sp.Piecewise):
         return set()
@@ -86,7 +86,7 @@ def ways(node: Any, signs: Signs) -> Iterator[Way]:
         yield from ((s, (_inside(node),)) for s in (-1, 1) if s in signs(_inside(node)))
 
 
-def learned(node: Any, i: int) -> Iterator[tuple[Any, frozenset[int]]]:
+def implications(node: Any, i: int) -> Iterator[tuple[Any, frozenset[int]]]:
     """Yield edges with the signs that they have where a node takes a branch."""
     if isinstance(node, sp.Piecewise):
         for before in node.args[:i]:

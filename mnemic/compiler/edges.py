@@ -14,7 +14,7 @@ from typing import Any
 import mpmath  # type: ignore[import-untyped]
 import sympy as sp
 
-from mnemic.compiler.decisions import compared, edges_of, is_split, plain, splits
+from mnemic.compiler.decisions import comparisons, edges_of, is_split, plain, splits
 from mnemic.compiler.drawn_points import WHOLE, Point, Reach, ends, ladder, ordered
 
 MIXED = 4
@@ -34,7 +34,9 @@ class Edges:
         self.symbols, self.reach = list(symbols), reach
         nodes = {n for e in expressions for n in sp.preorder_traversal(e) if is_split(n)}
         self.all = sorted({e for n in nodes for e in edges_of(n)}, key=sp.default_sort_key)
-        asked = {r.lhs - r.rhs for n in nodes for r in compared(n) if isinstance(r, sp.Eq | sp.Ne)}
+        asked = {
+            r.lhs - r.rhs for n in nodes for r in comparisons(n) if isinstance(r, sp.Eq | sp.Ne)
+        }
         whole = {e for e in self.all if e.free_symbols & {*WHOLE}}
         self.met = {plain(e)[0] for e in asked | whole}
         self._values = sp.lambdify(self.symbols, self.all, "mpmath", dummify=True, cse=True)
