@@ -10,12 +10,14 @@ log σ(z) is −∞ from z = −104 on, and log(1 − tanh² z) from |z| = 10 on
 −2 log cosh z.
 """
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.saturated import saturated
 
 SUMS = (sp.exp, sp.sinh, sp.cosh)
 """Functions of which sums are divided by their largest exponential."""
@@ -97,26 +99,50 @@ def balanced(expression: Any) -> Any:
     >>> balanced(1 + exp(z))  # grows itself
     exp(z) + 1
     """
-    if not expression.has(*SUMS, *FALLING):
+    if not (_grows(expression) or expression.has(*FALLING)):
         return expression
     found = None
     if isinstance(expression, sp.log):
         found = _logarithm(expression.args[0])
+    elif (
+        expression.is_Pow
+        and not expression.exp.is_integer
+        and _without_difference(expression) != expression
+    ):
+        found = balanced(_without_difference(expression))
     elif expression.is_Pow and isinstance(expression.base, sym.sigmoid):
         found = _power_of_sigmoid(expression)
     elif expression.is_Mul or (expression.is_Pow and expression.base != sp.E):
         found = _quotient(expression)
     if found is not None:
         return found
+    expression = saturated(expression)
     return expression.func(*map(balanced, expression.args))
+
+
+def _grows(expression: Any) -> bool:
+    """Return whether an expression has exponentials, of e or of another number."""
+    return bool(expression.has(*SUMS)) or any(map(_is_exponential, expression.atoms(sp.Pow)))
+
+
+def _is_exponential(node: Any) -> bool:
+    base, power = node.as_base_exp()
+    return bool(base.is_number and base.is_positive and power.free_symbols)
+
+
+def _exponent(base: Any, power: Any) -> Any:
+    """Return a for eᵃ = bᵖ."""
+    return power if base == sp.E else power * sp.log(base)
 
 
 def _logarithm(inner: Any) -> Any:
     """Return the logarithm of a product, if that of one of its factors may overflow."""
     apart, rest = sp.Integer(0), sp.Integer(1)
-    for factor in sp.Mul.make_args(inner):
-        base, power = _without_difference(factor).as_base_exp()
-        if isinstance(base, sym.sigmoid):
+    for factor in sp.Mul.make_args(sp.Mul(*map(_without_difference, sp.Mul.make_args(inner)))):
+        base, power = factor.as_base_exp()
+        if power.is_Rational and not power.is_Integer and base.is_Add and _grows(base):
+            apart += power * balanced(sp.log(base))
+        elif isinstance(base, sym.sigmoid):
             apart -= power * sym.softplus(-base.args[0])
         elif isinstance(base, sp.cosh):
             z = base.args[0]
@@ -134,15 +160,25 @@ def _logarithm_of(terms: Sum) -> Any:
 
 
 def _without_difference(factor: Any) -> Any:
-    """Write powers of 1 − tanh² z by cosh z, and of 1 − σ(z) by σ(−z): they go to zero."""
+    """Write powers of what goes to zero as a difference does by what goes to zero itself.
+
+    1 − tanh² z by cosh z, 1 ± tanh z by σ(±2z), 1 − σ(z) and 1 − σ(z)² by σ(−z).
+    """
     base, power = factor.as_base_exp()
-    rest = base - 1
-    if rest.is_Mul and len(rest.args) == 2 and rest.args[0] == -1:
-        falls, times = rest.args[1].as_base_exp()
-        if isinstance(falls, sp.tanh) and times == 2:
-            return sp.cosh(falls.args[0]) ** (-2 * power)
-        if isinstance(falls, sym.sigmoid) and times == 1:
-            return sym.sigmoid(-falls.args[0]) ** power
+    sign, rest = (base - 1).as_coeff_Mul()
+    falls, times = rest.as_base_exp()
+    if not isinstance(falls, FALLING) or sign not in (1, -1):
+        return factor
+    z = falls.args[0]
+    match type(falls), times, sign:
+        case sp.tanh, 2, -1:
+            return sp.cosh(z) ** (-2 * power)
+        case sp.tanh, 1, _:
+            return sp.Integer(2) ** power * sym.sigmoid(2 * sign * z) ** power
+        case sym.sigmoid, 1, -1:
+            return sym.sigmoid(-z) ** power
+        case sym.sigmoid, 2, -1:
+            return sym.sigmoid(-z) ** power * (1 + falls) ** power
     return factor
 
 
@@ -154,22 +190,21 @@ def _power_of_sigmoid(power: Any) -> Any:
 
 def _quotient(product: Any) -> Any:
     """Return a product of sums of exponentials, if it may overflow on the way: one of the sums
-    divides, or stands under a root, or another factor vanishes."""
-    exponent, sums, rest = sp.Integer(0), [], []
-    for factor in sp.Mul.make_args(product):
-        base, power = factor.as_base_exp()
-        if not (power.is_integer and power.is_positive):
-            base, power = _without_difference(factor).as_base_exp()
+    divides, or stands under a root, or another factor vanishes, or is an exponential."""
+    exponent, sums, rest, powers = sp.Integer(0), [], [], 0
+    for base, power in _factors(product):
         terms = _sum(base) if power.is_Rational else None
-        if base == sp.E:
-            exponent += power
+        if base == sp.E or _is_exponential(base**power):
+            exponent += _exponent(base, power)
+            powers += bool(power.free_symbols)
         elif terms is not None:
             sums.append((terms, power))
         else:
             rest.append((base, power))
     growing = [power for terms, power in sums if terms.largest != 0]
     vanishing = any(_vanishes(base, power) for base, power in rest)
-    if not growing or not (vanishing or any(power < 1 for power in growing)):
+    beside = powers + bool(growing) + vanishing
+    if not (beside > 1 or any(power < 1 for power in growing)):
         return None
     for terms, _ in sums:
         exponent = terms.shown(exponent)
@@ -186,6 +221,19 @@ def _quotient(product: Any) -> Any:
     return sp.Mul(sp.exp(sp.expand(exponent)), *divided, *others)
 
 
+def _factors(product: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the factors' bases and powers; those that go to zero beside exponentials as such."""
+    factors = sp.Mul.make_args(product)
+    grows = any(map(_grows, factors))
+    for factor in factors:
+        power = factor.as_base_exp()[1]
+        plain = power.is_integer and power.is_positive and not grows
+        yield from (
+            f.as_base_exp()
+            for f in sp.Mul.make_args(factor if plain else _without_difference(factor))
+        )
+
+
 def _vanishes(base: Any, power: Any) -> bool:
     """Return whether a factor goes to zero as an exponential does."""
     return isinstance(base, sym.sigmoid) and bool(power.is_positive)
@@ -193,7 +241,7 @@ def _vanishes(base: Any, power: Any) -> bool:
 
 def _sum(expression: Any) -> Sum | None:
     """Return a sum of exponentials and of what has none; None of anything else."""
-    if not expression.has(*SUMS):
+    if not _grows(expression):
         return None
     expression = expression.replace(sp.sinh, lambda z: (sp.exp(z) - sp.exp(-z)) / 2)
     expression = expression.replace(sp.cosh, lambda z: (sp.exp(z) + sp.exp(-z)) / 2)
@@ -202,12 +250,12 @@ def _sum(expression: Any) -> Sum | None:
         exponent, factors = sp.Integer(0), []
         for factor in sp.Mul.make_args(term):
             base, power = factor.as_base_exp()
-            if base == sp.E:
-                exponent += power
+            if base == sp.E or _is_exponential(factor):
+                exponent += _exponent(base, power)
             else:
                 factors.append(factor)
         before = sp.Mul(*factors)
-        if before.has(*SUMS):
+        if _grows(before):
             return None
         found[exponent] = found.get(exponent, 0) + before
     return Sum(found)

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.kinks import beside, kinks
 from mnemic.compiler.numbers import sampler
 from mnemic.compiler.points import points
 
@@ -27,21 +28,24 @@ def falls(
 ) -> tuple[float, float] | None:
     """Return a place (``along``, v) near which the error falls; ``None`` for a convex loss.
 
-    Looked at by numbers: values of several sizes, and coefficients at the least, the middle and
-    the largest of their ``ranges``, where the error has values.
+    Looked at by numbers: values of several sizes and both sides of kinks, and coefficients at the
+    least, the middle and the largest of their ``ranges``, where the error has values.
 
     >>> falls(sp.tanh(sym.y - sym.v)) is None
     True
     >>> place = falls(sp.sin(sym.y))
     """
     free = sorted(signal.free_symbols - {along, sym.v}, key=str)
-    sample = sampler(signal, [along, sym.v, *free])
+    names = [along, sym.v, *free]
+    sample, kinks_at = sampler(signal, names), kinks(signal, names)
     coefficients = [*points([_bounded(ranges.get(s, [1.0])) for s in free])]
     sizes = [-1.0, 1.0] if along == sym.y else [1.0]
     alone = along == sym.y and not signal.subs(sym.y, sym.e + sym.v).has(sym.v)
     for v, c in product(VALUES[:1] if alone else MORE, coefficients):
         offset = v if along == sym.y else 0.0
-        places = sorted(offset + side * size for size in (*SIZES, *GRID) for side in sizes)
+        places = [offset + side * size for size in (*SIZES, *GRID) for side in sizes]
+        near = [z for kink in kinks_at(v, *c) for z in beside(kink)]
+        places = sorted({*places, *(z for z in near if along == sym.y or z > 0)})
         found = [(z, sample(z, v, *c)) for z in places]
         seen = [(z, e) for z, e in found if e is not None]
         for (_, before), (z, after) in pairwise(seen):

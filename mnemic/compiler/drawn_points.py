@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import mpmath  # type: ignore[import-untyped]
@@ -18,6 +18,8 @@ WHOLE = (sym.HEAD, sym.HEADS, sym.TIME)
 """Symbols that are whole numbers."""
 SIZES = (1e-3, 0.04, 0.6, 3.0, 25.0, 300.0)
 """Magnitudes of symbols without ends."""
+SPREAD = (1e-9, 1e-6, 1e-3, 30.0, 300.0, 4e3, 5e4, 1e6)
+"""Magnitudes at each of which every symbol is looked at alone."""
 FEW = 12
 """Whole numbers up to here are drawn at first."""
 
@@ -69,6 +71,22 @@ def _far(symbol: Any, source: random.Random, reach: Reach) -> Any:
     if low == -math.inf:
         return size * source.choice((1, -1))
     return low + size
+
+
+def spread(symbols: Sequence[Any], base: Point, reach: Reach) -> Iterator[Point]:
+    """Yield points at which one symbol after the other goes to each end of its range and, where it
+    may, to zero, the rest being as in a base."""
+    for i, symbol in enumerate(symbols):
+        low, high = ends(symbol, reach)
+        sides = [size * sign for size in SPREAD for sign in (1, -1)]
+        if math.isfinite(high - low):
+            near = [size * (high - low) for size in SPREAD if size < 1]
+            sides += [*(low + x for x in near), *(high - x for x in near)]
+        if symbol in WHOLE:
+            sides = [round(x) for x in sides if x >= 1]
+        for x in sides:
+            if low < x < high:
+                yield ordered(symbols, [*base[:i], mpmath.mpf(x), *base[i + 1 :]])
 
 
 def ordered(symbols: Sequence[Any], at: Point) -> Point:

@@ -11,8 +11,10 @@ import sympy as sp
 from sympy.core.function import AppliedUndef
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.branches import Branches, splits
-from mnemic.compiler.drawn_points import Point, Reach, sample, sample_far
+from mnemic.compiler.branches import Branches
+from mnemic.compiler.decisions import splits
+from mnemic.compiler.drawn_points import Point, Reach, sample, sample_far, spread
+from mnemic.compiler.edges import Edges
 from mnemic.compiler.implicit import PLACE, NewErrorBase
 from mnemic.compiler.symbolic import SMALL, simplified
 
@@ -75,12 +77,17 @@ class _Pair:
         far = [sample_far(self.symbols, seed, self.reach) for seed in range(points)]
         if not agreed or not self._agree_at(far, agreed):
             return "different" if agreed else "open"
-        return self._in_branches(far, agreed) if any(map(splits, self.both)) else "same"
+        rational = all(x.is_rational_function() for x in self.both)
+        edges = Edges(self.both, self.symbols, self.reach) if any(map(splits, self.both)) else None
+        ends = () if rational else spread(self.symbols, agreed[0], self.reach)
+        if not self._agree_at((at for at in ends if edges is None or edges.beside(at)), agreed):
+            return "different"
+        return "same" if edges is None else self._in_branches(edges, far, agreed)
 
-    def _in_branches(self, bases: list[Point], agreed: list[Point]) -> Answer:
-        branches = Branches(self.both, self.symbols, self.reach)
+    def _in_branches(self, edges: Edges, bases: list[Point], agreed: list[Point]) -> Answer:
+        branches = Branches(self.both, edges)
         for seed in range(ROUNDS):
-            near = islice(branches.points(bases, seed), MOST_POINTS)
+            near = islice(edges.points(bases, seed), MOST_POINTS)
             if not self._agree_at(near, agreed):
                 return "different"
             for at in agreed:
@@ -238,6 +245,8 @@ def _jump(x: Any, *order: Any) -> Any:
 
 VAST = 10**30
 """Arguments from which an exponential is infinite: mpmath would take hours over exp(exp(10⁸))."""
+LARGE = SUREST
+"""Such arguments where digits are to be sure: of cosh² x − sinh² x none were left."""
 
 
 def _growing(name: str) -> Callable[[Any], Any]:
@@ -246,7 +255,8 @@ def _growing(name: str) -> Callable[[Any], Any]:
 
     def value(x: Any) -> Any:
         real = mpmath.re(x)
-        if real >= -VAST and real <= VAST:
+        most = VAST if mpmath.mp.dps < SUREST else LARGE
+        if real >= (-VAST if name == "exp" else -most) and real <= most:
             return function(x)
         if mpmath.isnan(real) or mpmath.im(x) != 0:
             return mpmath.nan

@@ -11,6 +11,7 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.implicit import largest_slope, roots_of
+from mnemic.compiler.kinks import beside, is_jump, kinks
 from mnemic.compiler.numbers import sampler
 
 SIZES = tuple(10.0**power for power in range(-12, 13))
@@ -53,7 +54,7 @@ def bound(signal: Any, slope: Any, radial: Any) -> Any | None:
 
     Slopes are sampled on a logarithmic grid of residuals, on a linear one, which is refined where
     they are steepest, and of an error that depends on v beside ŷ − v at several values; secants on
-    a linear grid, so that jumps count.
+    a linear grid, so that jumps count. Kinks are looked at on either side, however far off.
     """
     if roots_of(signal):
         return largest_slope(signal)
@@ -65,14 +66,15 @@ def bound(signal: Any, slope: Any, radial: Any) -> Any | None:
     sizes = [size for size in steep if size is not None]
     if len(sizes) < len(steep):
         return None
-    peak = max(*sizes[16:-16], found.near)
+    peak = max(*sizes[16:-16], found.near, found.beside_kinks)
     if math.isinf(peak):
         return sp.oo
     far = found.far
     apart = signal.has(sym.n) and couples(signal)  # one coordinate may be small where n is not
     grows = max(far, *sizes) > 2 * peak + 1e-12 or found.jumps(peak)
     grows = grows or (apart and any(found.jumps(peak, n) for n in NORMS))
-    return sp.oo if grows else sp.Float(round(max(peak, far), 6))
+    grows = grows or any(is_jump(found.value, kink) for kink in found.kinks)
+    return sp.oo if grows else sp.Float(round(max(peak, far, *sizes[:16]), 6))
 
 
 def couples(signal: Any) -> bool:
@@ -97,6 +99,7 @@ class Slopes:
         names = [sym.e, sym.n, sym.v]
         self.sample = sp.lambdify(names, placed, _MATH)
         self.exact = [sampler(z, names) for z in placed]
+        self._alone = placed[2].subs({sym.n: sp.Abs(sym.e), sym.v: 0})
 
     @cached_property
     def near(self) -> float:
@@ -107,6 +110,17 @@ class Slopes:
     def far(self) -> float:
         """The steepest slope at values beyond all that occur."""
         return self._steepest(FAR)
+
+    @cached_property
+    def kinks(self) -> list[float]:
+        """The residuals away from zero at which the error may have a kink, v at zero."""
+        found = kinks(self._alone, [sym.e])()
+        return [kink for kink in found if NEAR < abs(kink) < SIZES[-1]]
+
+    @property
+    def beside_kinks(self) -> float:
+        """The steepest slope on either side of a kink."""
+        return max((self._size(e, 0.0) for kink in self.kinks for e in beside(kink)), default=0.0)
 
     @property
     def grows_with_value(self) -> bool:

@@ -67,6 +67,14 @@ APART = {
     "an edge that is no line": (cases(sp.exp(-X) < sp.Rational(1, 10**7), 1, 0), sp.Integer(0)),
     "a root that is a size": (sp.sqrt((X - 50) ** 2), X - 50),
     "one number": (cases(sp.Eq(X, 3), 1, 0), sp.Integer(0)),
+    "below a hundred alone": (X + sp.log(1 + sp.exp(-X - 100)), X),
+    "near zero alone": (X * sp.tanh(10**5 * X), sp.Abs(X)),
+    "a square that is not seen": (sp.sqrt(X**2 - 20000 * X + 10**8), 10000 - X),
+    "a narrow corner of two": (
+        cases(sp.And(X > 10, X < 10 + TENTH**5), 1, 0)
+        * cases(sp.And(Y > 5, Y < 5 + TENTH**4), 1, 0),
+        sp.Integer(0),
+    ),
 }  # fmt: skip
 ALIKE = {
     "whole numbers have nothing between": (cases(TIME < 40, 1, 2), cases(TIME <= 39, 1, 2)),
@@ -81,6 +89,8 @@ ALIKE = {
         cases(sp.Abs(X - Y) > UP, UP * (sp.Abs(X - Y) - UP / 2), (X - Y) ** 2 / 2),
     ),
     "but for one number": (sp.sign(X), cases(X > 0, 1, -1)),
+    "a case that another rules out": (cases(X > 2, cases(X < 1, 7, X), X), X),
+    "exponentials that cancel to no digits": (sp.cosh(X) ** 2 - sp.sinh(X) ** 2, ONE),
     "exponentials of hundreds": (sp.log(sp.cosh(X)), sp.log((sp.exp(X) + sp.exp(-X)) / 2)),
 }  # fmt: skip
 
@@ -100,6 +110,10 @@ def test_branches_that_agree_are_the_same(case: str) -> None:
 def test_a_branch_that_no_point_reaches_leaves_it_open() -> None:
     assert compare(cases(HEAD < HEADS, X, 0), X) == "open"
     assert compare(cases(X > 0, X, cases(X + Y > 10**9, 0, X)), X) != "same"
+
+
+def test_a_condition_that_rounding_decides_is_not_looked_at() -> None:
+    assert compare(cases(sp.tanh(X) < 1, X, 0), X) != "different"
 
 
 def test_numbers_stay_within_a_range() -> None:

@@ -16,10 +16,14 @@ import sympy as sp
 
 from mnemic.compiler.compare.coordinates import called, like
 from mnemic.compiler.compare.entry_form import Form, pruned
+from mnemic.compiler.compare.solving import Clock
 from mnemic.compiler.compare.written import write_out
 from mnemic.compiler.numbers import Answer, compare
 from mnemic.compiler.ranges import spans_of
 from mnemic.compiler.rule import Rule
+
+ALGEBRA = 5.0
+"""Processor time after which what numbers found the same is no longer looked at by algebra."""
 
 MOST_ORDERS = 120
 """Orders of indistinguishable coefficients that are tried for the smallest text."""
@@ -104,7 +108,8 @@ def same(one: Form, other: Form) -> Sameness:
     found = compare_all(open_pairs, joint_reach(one, other))
     if found != "same":
         return Sameness(False, "open" if found == "open" else "random numbers")
-    solved = all(_vanishes(a - b) for a, b in open_pairs)
+    clock = Clock.starting(ALGEBRA)
+    solved = all(not clock.out and _vanishes(a - b) for a, b in open_pairs)
     return Sameness(True, "algebra" if solved else "random numbers")
 
 

@@ -10,6 +10,7 @@ from mnemic.compiler.compare.entry_form import Form
 from mnemic.compiler.compare.matching import Match, inverse, match
 from mnemic.compiler.compare.solving import Clock
 from mnemic.compiler.compare.special import Special, pairs, singles
+from mnemic.compiler.decisions import splits
 from mnemic.compiler.explain.printing import text
 from mnemic.compiler.rule import Rule
 
@@ -50,7 +51,7 @@ def judge(a: Rule, b: Rule, seconds: float = SECONDS) -> Verdict:
     one, other = canonical(a), canonical(b)
     there, back = _both_ways(one, other, clock)
     if there is not None and (there.trivial or there.renaming) and back is not None:
-        return _equal(there)
+        return _equal(there, one, other)
     if rule_hash(a) == rule_hash(b):
         return Verdict("equal", "A and B are the same rule with other names.")
     if one.coefficients == other.coefficients and alike(one, other).how == "open":
@@ -84,16 +85,19 @@ def _both_ways(one: Form, other: Form, clock: Clock) -> tuple[Match | None, Matc
     return there, back
 
 
-def _equal(found: Match) -> Verdict:
+def _equal(found: Match, one: Form, other: Form) -> Verdict:
     names = () if found.trivial else change_of(found).lines
     sentence = "A and B are the same rule" + (f", with {', '.join(names)}" if names else "")
-    return Verdict("equal", sentence + _confirmed(found.how), change=names, how=found.how)
+    sentence += _confirmed(found.how, one, other)
+    return Verdict("equal", sentence, change=names, how=found.how)
 
 
 def _changed(there: Match, back: Match, one: Form, other: Form) -> Verdict:
     forth, again = change_of(there), change_of(back)
     sentence = f"A is B with {_joined(forth)}; B is A with {_joined(again)}"
-    sentence += _confirmed(there.how) + (_limits(there, one, other) or _limits(back, other, one))
+    sentence += _confirmed(there.how, one, other) + (
+        _limits(there, one, other) or _limits(back, other, one)
+    )
     return Verdict("equal-under-change", sentence, change=forth.lines, back=again.lines,
                    how=there.how)  # fmt: skip
 
@@ -114,7 +118,7 @@ def _inside(
     sentence = f"{names[0]} is {names[1]}"
     sentence += f" at {', '.join(values)}" if values else ""
     sentence += f" with {', '.join(rest)}" if rest else ""
-    sentence += _confirmed(found.how) + _limits(found, inner, outer)
+    sentence += _confirmed(found.how, inner, outer) + _limits(found, inner, outer)
     return Verdict(kind, sentence, at=values, change=change.lines, how=found.how)
 
 
@@ -172,7 +176,14 @@ def _joined(change: Change) -> str:
     return ", ".join(change.lines)
 
 
-def _confirmed(how: str) -> str:
+def _confirmed(how: str, one: Form, other: Form) -> str:
+    """Tell how a verdict was found; numbers are not drawn where two cases of an expression meet."""
     if how == "algebra":
         return ", by algebra and on random numbers."
-    return ", on random numbers to 30 digits; algebra did not settle it."
+    told = ", on random numbers to 30 digits; algebra did not settle it."
+    bodies = [x for form in (one, other) for x in form.entries()]
+    bodies += [x for form in (one, other) for _, x in (*form.functions, *form.features)]
+    return told + (BETWEEN if any(map(splits, bodies)) else "")
+
+
+BETWEEN = " At single numbers, where two cases meet, they may differ."
