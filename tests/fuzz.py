@@ -7,7 +7,8 @@
 A spec's forms are compared with each other and with the rule's own interpreter, in float64 with
 states and every gradient; its layer, as it starts, with its own recurrence in float32 at 32 and 64
 rows a chunk; every Nth layer under ``torch.compile`` with itself (``--inductor N``); with
-``--kernels`` its fused kernels, in Triton's interpreter, with the recurrence.
+``--kernels`` its fused kernels, in Triton's interpreter, with the recurrence, fresh, from carried
+states and cut in several ways.
 
 Each is tried in a process that has some seconds of CPU and some memory, beyond which the spec has
 failed. What fails is kept as ``FOLDER/SEED/NUMBER.yaml`` with its error; what came of each spec
@@ -158,7 +159,7 @@ def main() -> int:
         if time.monotonic() > end:
             break
         checks = checks_of(asked, name)
-        seconds = asked.seconds * (4 if "inductor" in checks else 1)
+        seconds = asked.seconds * (4 if {"inductor", "kernels"} & {*checks} else 1)
         found = worker.ask(spec, checks, seconds)
         came[found["came"]] += 1
         if found["came"] not in ("right", "refused", "wild"):

@@ -15,7 +15,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent / "codegen"))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fuzz_layers import WILD, inductor, layers
+from fuzz_kernels import kernels
+from fuzz_layers import inductor, layers
 
 Spec = dict[str, Any]
 
@@ -25,28 +26,6 @@ def forms(spec: Spec) -> str:
     from test_own_expressions import compared
 
     return "forms agree" if compared(spec) else "wild"
-
-
-def kernels(spec: Spec) -> str:
-    """The fused kernels, interpreted, against the recurrence."""
-    import tempfile
-
-    import torch
-    from conformance import Sizes, agree, fused, inputs, run
-
-    with tempfile.TemporaryDirectory() as folder:
-        case = fused(spec, f"{folder}/drawn")
-        if "triton" not in case.generated.forms:
-            return "no kernel"
-        width = 5 if case.signature.square else 6
-        for tokens in (3, 21):
-            arguments = inputs(case, tokens, sizes=Sizes(1, tokens, 2, 5, width))
-            expected = run(case, arguments, "recurrent")
-            if not all(float(x.abs().max()) < WILD for _, x in expected.parts() if x.numel()):
-                return "wild"
-            assert all(torch.isfinite(x).all() for _, x in expected.parts())
-            agree(run(case, arguments, "triton"), expected, 1e-8)
-    return "kernels agree"
 
 
 CHECKS: dict[str, Callable[[Spec], str]] = {
