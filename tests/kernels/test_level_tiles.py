@@ -49,12 +49,17 @@ PIECES = (("recurrent", 13), ("triton", 21), ("triton", 1))
 """From token 13 on: three tokens, a chunk that reads what stands before it, two, and one."""
 
 
-def apart(spec: Any) -> dict[str, float]:
+LONG = (("recurrent", 13), ("triton", 84))
+"""Three tokens, five chunks, of which the third begins a level anew that the fourth reads, one."""
+
+
+def apart(spec: Any, pieces: Any = PIECES) -> dict[str, float]:
     """What differs from the recurrence, by name, with all gradients."""
     case = fused(spec)
-    given = inputs(case, 35, sizes=Sizes(1, 35, 1, 3, 5))
+    tokens = sum(count for _, count in pieces)
+    given = inputs(case, tokens, sizes=Sizes(1, tokens, 1, 3, 5))
     expected = run(case, given, "recurrent")
-    parts = dict(run(case, given, PIECES, chunk_size=16).parts())
+    parts = dict(run(case, given, pieces, chunk_size=16).parts())
     return {name: difference(parts[name], x) for name, x in expected.parts()}
 
 
@@ -75,6 +80,16 @@ def test_the_gradient_of_levels_by_autograd() -> None:
 )
 def test_pieces_of_a_tree(interpreter, name: str) -> None:
     found = interpreter(apart, spec=name)
+    assert max(found.values()) <= TOLERANCE, found
+
+
+@pytest.mark.parametrize(
+    "spec",
+    first_only(["log-linear", "log-linear-gated-deltanet", *OWN], "log-linear-gated-deltanet"),
+    ids=lambda s: s if isinstance(s, str) else s["name"],
+)
+def test_levels_that_begin_anew_between_chunks_of_one_launch(interpreter, spec: Any) -> None:
+    found = interpreter(apart, spec=spec, pieces=LONG)
     assert max(found.values()) <= TOLERANCE, found
 
 
