@@ -14,6 +14,7 @@ from typing import Any
 import mpmath  # type: ignore[import-untyped]
 import sympy as sp
 
+from mnemic.compiler import symbols as sym
 from mnemic.compiler.decisions import comparisons, edges_of, is_split, plain, splits
 from mnemic.compiler.drawn_points import WHOLE, Point, Reach, ends, ladder, ordered
 
@@ -39,7 +40,8 @@ class Edges:
         }
         whole = {e for e in self.all if e.free_symbols & {*WHOLE}}
         self.met = {plain(e)[0] for e in asked | whole}
-        self._values = sp.lambdify(self.symbols, self.all, "mpmath", dummify=True, cse=True)
+        modules = [{"round": mpmath.nint}, "mpmath"]
+        self._values = sp.lambdify(self.symbols, self.all, modules, dummify=True, cse=True)
         self._moving = [i for i, s in enumerate(self.symbols) if any(e.has(s) for e in self.all)]
         self._straight = {(e, s): is_straight(e, s) for e in self.all for s in e.free_symbols}
 
@@ -136,8 +138,9 @@ class Edges:
 
 
 def is_straight(edge: Any, symbol: Any) -> bool:
-    """Return whether an edge is linear in a symbol."""
-    return not splits(edge) and not sp.diff(edge, symbol).has(symbol)
+    """Return whether an edge is linear in a symbol; what is rounded is not, for all its slope."""
+    bends = splits(edge) or edge.has(sym.round)
+    return not bends and not sp.diff(edge, symbol).has(symbol)
 
 
 def _edge_between(

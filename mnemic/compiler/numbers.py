@@ -44,10 +44,20 @@ def same_number(one: Any, other: Any, points: int = 4) -> bool:
 def compare(one: Any, other: Any, points: int = 4, reach: Reach | None = None) -> Answer:
     """Compare two expressions at random points, in every branch of both.
 
-    ``reach`` gives the range of symbols that do not have all numbers of their sign.
+    ``reach`` gives the range of symbols that do not have all numbers of their sign. What is rounded
+    is the same where a smooth function in place of ``round`` says so, different where rounded
+    numbers are.
     """
+    smooth = _compared(_opaque(one), _opaque(other), points, reach or {})
+    if smooth != "different" or not any(sp.sympify(x).has(sym.round) for x in (one, other)):
+        return smooth
+    rounded = _compared(_spelled(one), _spelled(other), points, reach or {})
+    return "different" if rounded == "different" else "open"
+
+
+def _compared(one: Any, other: Any, points: int, reach: Reach) -> Answer:
     try:
-        pair = _Pair(_opaque(one), _opaque(other), reach or {})
+        pair = _Pair(one, other, reach)
     except _UNPRINTED:
         return "same" if one == other else "different"
     try:
@@ -161,7 +171,7 @@ def _function(expressions: list[Any], *, cse: bool = False) -> tuple[Any, list[A
     """Return one function for expressions, and its symbols in order, however they are named."""
     free = set[Any]().union(*(one.free_symbols for one in expressions))
     ordered = sorted(free, key=lambda one: (str(one), type(one).__name__, sp.srepr(one)))
-    modules = [_VAST_SAFE, "mpmath"]
+    modules = [{"round": mpmath.nint, **_VAST_SAFE}, "mpmath"]
     return sp.lambdify(ordered, expressions, modules, dummify=True, cse=cse), ordered
 
 
@@ -188,7 +198,7 @@ def spelled(expression: Any) -> Any:
 
 
 def _opaque(expression: Any) -> Any:
-    """Put fixed smooth stand-ins for opaque functions and rounding, which hides differences."""
+    """Put fixed smooth stand-ins for opaque functions and for rounding, which hides differences."""
     return _spelled(sp.sympify(expression).replace(sym.round, lambda z: _stand_in("round", (z,))))
 
 

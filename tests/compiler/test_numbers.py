@@ -7,6 +7,7 @@ import sympy as sp
 
 from mnemic.compiler.numbers import compare, same_number, vanishes
 from mnemic.compiler.symbols import HEAD, HEADS, TIME
+from mnemic.compiler.symbols import round as rounded
 
 X = sp.Symbol("x", real=True)
 N = sp.Symbol("n", nonnegative=True)
@@ -137,3 +138,21 @@ def test_nothing(expression: Any) -> None:
 @pytest.mark.parametrize("expression", SOMETHING, ids=str)
 def test_something(expression: Any) -> None:
     assert not vanishes(expression)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "answer"),
+    [
+        (rounded(2 * X + 1), rounded(1 + 2 * X), "same"),
+        (rounded(-X), -rounded(X), "open"),
+        (rounded(X + 1), rounded(X) + 1, "open"),
+        (rounded(rounded(X)), rounded(X), "open"),
+        (sp.Abs(rounded(X)), rounded(sp.Abs(X)), "open"),
+        (rounded(X), X, "different"),
+        (rounded(X / 2), rounded(X) / 2, "different"),
+        (rounded(X + sp.Rational(1, 2)), rounded(X) + 1, "different"),
+    ],
+)
+def test_what_is_rounded_is_told_different_only_where_it_is(one: Any, other: Any, answer: str):
+    assert compare(one, other) == answer
+    assert compare(other, one) == answer
