@@ -103,6 +103,13 @@ def test_longer_and_wider_are_settings_of_their_own(trained, tmp_path):
     assert confirmed(asked, tmp_path) == found
 
 
+def test_later_settings_begin_with_what_did_best(trained, tmp_path):
+    broken = load("dla")
+    confirm(space(longer=2), named(NEW), named(broken, LOW, NEAR), tmp_path, lambda line: None)
+    order = dict.fromkeys(name for name, _, steps, _ in trained if steps == 6)
+    assert list(order) == ["deltanet", "gla", "retnet", "dla"]
+
+
 def test_a_failure_is_kept_with_its_reason(trained, tmp_path):
     found = confirm(space(early=3), named(load("dla"), NEW), named(load("dla")), tmp_path,
                     lambda line: None)  # fmt: skip
