@@ -7,8 +7,9 @@ import typer
 
 from mnemic import pipeline
 from mnemic.cli.arguments import AsJson, SpecArgument
-from mnemic.cli.drawing import Drawing, demand_svg_name, write_drawing
+from mnemic.cli.drawing import PICTURE, Drawing, write_drawing
 from mnemic.cli.output import echo, print_json
+from mnemic.cli.pages import demand_ending
 from mnemic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def capacity(
     from mnemic.capacity import held
     from mnemic.capacity.drawing import of_pairs
 
-    demand_svg_name(out)
+    demand_ending(out, PICTURE)
     found = held(pipeline.compile(spec), dim, pairs, draws)
     if out is not None:
         write_drawing(out, of_pairs(found))
@@ -72,7 +73,7 @@ def influence(
     from mnemic.capacity import influence as measure
     from mnemic.capacity.drawing import of_influence
 
-    demand_svg_name(out)
+    demand_ending(out, PICTURE)
     compiled = pipeline.compile(spec)
     x = _inputs(text, tokens, dim, seed)
     found = measure(compiled, x, seed)

@@ -6,17 +6,15 @@ from typing import Annotated
 import typer
 
 from mnemic.cli.output import to_stderr
-from mnemic.cli.pages import demand_ending, write_page
+from mnemic.cli.pages import write_page
+
+PICTURE = ".svg"
+"""How a picture ends."""
 
 Drawing = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Draw it to an SVG.", show_default=False),
 ]  # fmt: skip
-
-
-def demand_svg_name(out: Path | None) -> None:
-    """Raise UsageError where the file's name does not end in .svg."""
-    demand_ending(out, ".svg")
 
 
 def write_drawing(out: Path, picture: str) -> None:

@@ -6,8 +6,9 @@ import typer
 
 from mnemic import pipeline
 from mnemic.cli.arguments import AsJson, complete_name
-from mnemic.cli.drawing import Drawing, demand_svg_name, write_drawing
+from mnemic.cli.drawing import PICTURE, Drawing, write_drawing
 from mnemic.cli.output import console, echo, print_json, to_stderr
+from mnemic.cli.pages import demand_ending
 from mnemic.dsl.catalogue import names
 from mnemic.dsl.extends import is_path
 from mnemic.dsl.spec import Spec
@@ -53,7 +54,7 @@ def map_(
     """
     if near and path:
         raise UsageError("--near and --path exclude one another")
-    demand_svg_name(out)
+    demand_ending(out, PICTURE)
     chosen = {name: pipeline.read(name) for name in names()}
     asked = [name for name in (near, *(path or ())) if name]
     files = {word: pipeline.read(word) for word in asked if is_path(word)}

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mnemic.cli.arguments import AsJson
-from mnemic.cli.drawing import Drawing, demand_svg_name, write_drawing
+from mnemic.cli.drawing import PICTURE, Drawing, write_drawing
 from mnemic.cli.output import console, echo, print_json, raw, to_stderr
+from mnemic.cli.pages import demand_ending
 from mnemic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _run(
 
     if quick and record:
         raise UsageError("--quick and --record exclude one another")
-    demand_svg_name(out)
+    demand_ending(out, PICTURE)
     with console(stderr=True).status(claim.name) as status:
         found = run(claim, seeds, quick, lambda what: status.update(f"{claim.name}: {what}"))
     if out is not None:

@@ -7,6 +7,7 @@ from itertools import groupby, pairwise
 from typing import Final
 
 from mnemic.compiler.explain.letters import LATEX
+from mnemic.compiler.explain.printing import SUPERSCRIPT
 
 SIGNS: Final = {
     "ℓ": r"\ell", "∇": r"\nabla", "Σ": r"\Sigma", "∂": r"\partial", "∞": r"\infty", "∘": r"\circ",
@@ -37,7 +38,6 @@ ACCENTS: Final = {
 """Combining marks of names."""
 
 
-RAISED: Final = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _POWER: Final = re.compile(r"\^([0-9]+)")
 """A power as the grammar of expressions writes it."""
 
@@ -54,7 +54,7 @@ def prose(text: str) -> str:
     $\sum_{i=t-3}^{t}$ $\gamma_{i}$ $\ell$(W; $k_{i}$)
     """  # noqa: E501
     found = []
-    text = _POWER.sub(lambda power: power[1].translate(RAISED), text)
+    text = _POWER.sub(lambda power: power[1].translate(SUPERSCRIPT), text)
     for mathematics, group in groupby(_parts(text), key=lambda part: part[0]):
         pieces = [part for _, part in group]
         found.append(f"${_joined(pieces)}$" if mathematics else "".join(pieces))
