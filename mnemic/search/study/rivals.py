@@ -39,7 +39,7 @@ def rivals(space: Space, logs: Path, told: Callable[[str], None], jobs: int = 1)
     limits = bounds(space.settings, logs / "reference.log")
     found = {name: _in_block(space, name) for name in names() if name not in named}
     stopping = Event()
-    look = partial(_looked, space, limits, logs, stopping)
+    look = partial(_over, space, limits, logs, stopping)
     fit = [spec for spec in found.values() if isinstance(spec, Spec)]
     why = dict(side_by_side(look, fit, jobs, stopping))
     for name, spec in found.items():
@@ -58,22 +58,20 @@ def _in_block(space: Space, name: str) -> Spec | str:
         return str(error).splitlines()[0]
 
 
-def _looked(
+def _over(
     space: Space, limits: dict[str, float], logs: Path, stopping: Event, spec: Spec
 ) -> tuple[str, str]:
-    """Return a spec's name and what `_over` says of it."""
-    return spec.name, _over(space, spec, limits, logs / f"{spec.name}.log", stopping)
-
-
-def _over(space: Space, spec: Spec, limits: dict[str, float], log: Path, stopping: Event) -> str:
-    """Say why a spec is over the budget or cannot be looked at; empty where it is within."""
+    """Return a spec's name and why it is over the budget or cannot be looked at; empty where it is
+    within."""
     if not limits:
-        return ""
+        return spec.name, ""
     settings = space.settings
     allowed = Bounds(settings.limits.seconds, settings.limits.memory)
-    seen = isolated(work.look, spec, settings, None, bounds=allowed, log=log, stopping=stopping)
+    seen = isolated(work.look, spec, settings, None, bounds=allowed,
+                    log=logs / f"{spec.name}.log", stopping=stopping)  # fmt: skip
     if stopping.is_set():
         raise KeyboardInterrupt
     if isinstance(seen, Failure):
-        return f"{seen.kind}: {seen.why}"
-    return ", ".join(f"{part} of the budget" for part in beyond(seen.value.costs, limits))
+        return spec.name, f"{seen.kind}: {seen.why}"
+    over = beyond(seen.value.costs, limits)
+    return spec.name, ", ".join(f"{part} of the budget" for part in over)
