@@ -4,6 +4,7 @@ Outputs, final states and every gradient, from a state that earlier tokens left 
 in pieces: chunks of 16 rows, what stands before and behind them token by token, single tokens.
 """
 
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -53,13 +54,22 @@ LONG = (("recurrent", 13), ("triton", 84))
 """Three tokens, five chunks, of which the third begins a level anew that the fourth reads, one."""
 
 
-def apart(spec: Any, pieces: Any = PIECES) -> dict[str, float]:
-    """What differs from the recurrence, by name, with all gradients."""
+IN_PARTS = (("recurrent", 32), ("triton", 80))
+"""Two chunks of 32 rows, of which the second begins a level anew, and half of one that reads it."""
+
+
+def apart(spec: Any, pieces: Any = PIECES, rows: int = 16) -> dict[str, float]:
+    """What differs from the recurrence, by name, with all gradients; levels take 16 of the rows of
+    an aligned chunk at a time."""
     case = fused(spec)
+    package = case.generated.kernels().__name__.removesuffix(".kernels")
+    tuned = import_module(f"{package}.support.tuned")
+    cut = import_module(f"{package}.support.configuration").Configuration(16, 16, 8)
     tokens = sum(count for _, count in pieces)
     given = inputs(case, tokens, sizes=Sizes(1, tokens, 1, 3, 5))
     expected = run(case, given, "recurrent")
-    parts = dict(run(case, given, pieces, chunk_size=16).parts())
+    with tuned.forcing(tuned.Question("chunk", (), 0, 0, "", gradient=True), cut):
+        parts = dict(run(case, given, pieces, chunk_size=rows).parts())
     return {name: difference(parts[name], x) for name, x in expected.parts()}
 
 
@@ -90,6 +100,15 @@ def test_pieces_of_a_tree(interpreter, name: str) -> None:
 )
 def test_levels_that_begin_anew_between_chunks_of_one_launch(interpreter, spec: Any) -> None:
     found = interpreter(apart, spec=spec, pieces=LONG)
+    assert max(found.values()) <= TOLERANCE, found
+
+
+@pytest.mark.parametrize(
+    "spec", first_only(["log-linear-gated-deltanet", *OWN], "log-linear-gated-deltanet"),
+    ids=lambda s: s if isinstance(s, str) else s["name"],
+)  # fmt: skip
+def test_levels_that_take_an_aligned_chunk_in_parts(interpreter, spec: Any) -> None:
+    found = interpreter(apart, spec=spec, pieces=IN_PARTS, rows=32)
     assert max(found.values()) <= TOLERANCE, found
 
 

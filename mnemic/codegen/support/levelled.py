@@ -163,7 +163,7 @@ def _chunks(
     found = [torch.zeros_like(held[:, i]) for i in range(low)]  # a whole chunk is in no such bucket
     for i in range(low, held.shape[1]):
         part = {n: x[1 + i - low] for n, x in shared.items()}
-        part |= _flags(weights, position, i, size)
+        part |= _flags(weights, position, i)
         y, end = fused.run(kernel.chunk, part, {"W": held[:, i]}, Place(wanted=size))
         total = total + y
         found.append(end["W"])
@@ -180,7 +180,7 @@ def _tokens(
     own, _ = fused.run(kernel.own, folded, {}, Place(wanted=size))
     own = own.reshape(batch, tokens, heads, -1)
     part = {n: x.repeat(levels, *[1] * (x.ndim - 1)) for n, x in rows.items()}
-    each = [_flags(weights, position, i, size) for i in range(levels)]
+    each = [_flags(weights, position, i) for i in range(levels)]
     part |= {n: torch.cat([flags[n] for flags in each]) for n in each[0]}
     start = held.transpose(0, 1).flatten(0, 1)
     y, end = fused.run(kernel.token, part, {"W": start}, Place())
@@ -188,19 +188,18 @@ def _tokens(
     return total.to(own.dtype), end["W"].unflatten(0, (levels, memories)).transpose(0, 1)
 
 
-def _flags(weights: Tensor, position: int, level: int, size: int) -> States:
-    """Return what tokens do to a level, [B, R, H]: begin it anew or not, write it, read it.
+def _flags(weights: Tensor, position: int, level: int) -> States:
+    """Return what tokens do to a level, [B, R, H]: empty it behind them or not, write it, read it.
 
-    All tokens of an aligned chunk of ``size`` rows do alike: they begin a level anew if the first
-    of them does.
+    Where all tokens of an aligned chunk do alike, its last one tells whether the level is emptied.
     """
     at = position + torch.arange(weights.shape[1], device=weights.device)
     second = (at >> level & 1).to(weights.dtype)[None, :, None]
-    begins = ((at - at % size) % (2 << level) == 0).to(weights.dtype)[None, :, None]
+    ends = ((at + 1) % (2 << level) == 0).to(weights.dtype)[None, :, None]
     like = weights[..., 0]
     seen = weights[..., level + 1] * second if level + 1 < weights.shape[-1] else 0.0 * like
     return {
-        "level_keeps": (1.0 - begins).expand_as(like),
+        "level_keeps": (1.0 - ends).expand_as(like),
         "level_writes": (1.0 - second).expand_as(like),
         "level_seen": seen,
     }
