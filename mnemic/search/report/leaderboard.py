@@ -15,7 +15,7 @@ import rfc8785
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, UsageError
-from mnemic.models.device import demand_device
+from mnemic.models.device import OF_SPACE, demand_device
 from mnemic.models.files import claim, write_json
 from mnemic.search.report.entries import Entry, plain, plain_spec, read, stored
 from mnemic.search.space.one_block import by_hand, fitted
@@ -56,7 +56,7 @@ def leaderboard(
             device.
         EnvironmentFailed: the device is not on this machine.
     """
-    demand_device(space.settings.device)
+    demand_device(space.settings.device, OF_SPACE)
     claim(folder, "leaderboard")
     demand_same(space, folder, results)
     write_json(folder / SPACES, {**stored(folder / SPACES), results: _identity(space)})
