@@ -99,6 +99,9 @@ class Compiled:
     def __str__(self) -> str:
         return self.source
 
+    def __repr__(self) -> str:
+        return f"Compiled({self.spec.name!r}, folder={str(self.folder)!r})"
+
     def __copy__(self) -> "Compiled":
         return self  # nothing of it changes
 

@@ -71,7 +71,7 @@ def ablate(
     "change", "name"}, ...], "dropped"}.
     """
     from mnemic.dsl.load import load
-    from mnemic.models.device import demand_device
+    from mnemic.models.device import OF_SPACE, demand_device
     from mnemic.search.report.ablation import default_space
     from mnemic.search.space.neighbours import neighbours
     from mnemic.search.space.one_block import fitted, with_block
@@ -83,7 +83,7 @@ def ablate(
     read = read if block is None else with_block(read, block)
     chosen = _chosen(axes)
     if not (list_ or report):
-        demand_device(read.settings.device)
+        demand_device(read.settings.device, OF_SPACE)
     own = fitted(read, load(spec))
     with console(stderr=True).status("deriving neighbours") as status:
         found, dropped = neighbours(own, chosen, lambda what: status.update(what[:100]))

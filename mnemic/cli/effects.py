@@ -48,21 +48,23 @@ def effects(
     """
     from mnemic.search.report.effects import effects as estimated
     from mnemic.search.report.effects_page import crossed, forest, page
-    from mnemic.search.report.points import STUDY, measured_in, together
+    from mnemic.search.report.points import STUDY, described, measured_in, together
 
     demand_ending(out, PAGE)
     read = [measured_in(where, study) for where in places]
-    found = estimated(together(read), random=all(one.kind == STUDY for one in read))
+    points = together(read)
+    trained = described(points)
+    found = estimated(points, random=all(one.kind == STUDY for one in read))
     pictures: dict[str, str] = {}
     if out is not None:
         drawn = {"effects": forest(found)} if found.main else {}
         drawn |= {"interactions": crossed(found)} if found.interactions else {}
         pictures = {f"{out.stem}-{name}.svg": svg for name, svg in drawn.items()}
-        write_page(out, page(found, places, tuple(pictures)), pictures)
+        write_page(out, page(found, places, tuple(pictures), trained), pictures)
     if as_json:
         print_json(asdict(found))
     else:
-        raw(page(found, places)) if out is None else _tell(out, pictures)
+        raw(page(found, places, trained=trained)) if out is None else _tell(out, pictures)
 
 
 def pareto(places: Places, study: Study = None, out: Out = None, as_json: AsJson = False) -> None:

@@ -42,6 +42,9 @@ Seeds = Annotated[int | None, typer.Option(help="Of each spec and task.", min=1,
 COSTS: Final = {"parameters": "parameters", "state": "state_bytes", "flops": "flops",
                 "training-flops": "training_flops"}  # fmt: skip
 
+OPTIONS: Final = {"constraints": "budget", "rungs": "seeds"}
+"""The option that sets an entry, where it has another name."""
+
 
 def overridden(
     space: "Space", budget: Sequence[str] | None, rates: tuple[float, ...] = (),
@@ -54,6 +57,7 @@ def overridden(
     """
     from pydantic import ValidationError
 
+    from mnemic.dsl.problems import message
     from mnemic.search.space.settings import Settings
 
     settings = space.settings
@@ -69,8 +73,10 @@ def overridden(
         return replace(space, settings=Settings.model_validate(data, by_alias=True, by_name=False))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(str(step) for step in first["loc"])
-        raise UsageError(f"search.{place}: read {first['input']!r}: {first['msg']}") from None
+        name = str(first["loc"][0])
+        raise UsageError(
+            f"--{OPTIONS.get(name, name)}: {message(first)}: read {first['input']!r}"
+        ) from None
 
 
 def numbers(text: str | None) -> tuple[float, ...]:

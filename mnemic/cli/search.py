@@ -94,7 +94,7 @@ def search(
     "report"}; of a preview {"size", "sampled", "valid", "distinct", "reasons", "options",
     "classes"}.
     """
-    from mnemic.models.device import CPU, demand_device
+    from mnemic.models.device import CPU, OF_SPACE, demand_device
 
     read = _space(space, block, budget, trials, sampler, device)
     if preview:
@@ -111,7 +111,7 @@ def search(
     from mnemic.search.study.storage import Beat
 
     if not report or confirm:
-        demand_device(read.settings.device)
+        demand_device(read.settings.device, OF_SPACE)
     if grace <= heartbeat:
         raise UsageError(f"--grace: read {grace}, must be above --heartbeat, {heartbeat}")
     beat = Beat(heartbeat, grace)

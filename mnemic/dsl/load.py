@@ -100,6 +100,9 @@ def read(source: Source) -> Document:
     if not isinstance(source, str | os.PathLike):
         raise UsageError(f"a spec is a path, a mapping or a name, not {type(source).__name__}")
     text = os.fspath(source)
+    if "\n" in text:
+        told = "a spec is a path, a mapping or a name, not the text of a file"
+        raise UsageError(f"{told}; yaml.safe_load makes a mapping of it")
     if not isinstance(source, str) or is_path(text) or _is_file(text):
         return read_file(text)
     return read_file(find(text))

@@ -162,8 +162,8 @@ def _word(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> Is
 
 
 def _name(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> Issue:
-    message = _NAME if place == ("name",) else _message(error)
-    return Issue(message, layers.where(place), _shown(error["input"]))
+    told = _NAME if place == ("name",) else message(error)
+    return Issue(told, layers.where(place), _shown(error["input"]))
 
 
 def _other(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> Issue:
@@ -171,10 +171,10 @@ def _other(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> I
     told = error["type"] in ("dict_type", "tuple_type") or not isinstance(
         given, Mapping | list | tuple
     )
-    return Issue(_message(error), layers.where(place), _shown(given) if told else None)
+    return Issue(message(error), layers.where(place), _shown(given) if told else None)
 
 
-def _message(error: ErrorDetails) -> str:
+def message(error: ErrorDetails) -> str:
     """Put pydantic's message in our words."""
     text = error["msg"].removeprefix("Value error, ")
     for theirs, ours in _PLAIN.items():

@@ -12,6 +12,7 @@ from mnemic.errors import EnvironmentFailed, Issue, UsageError, format_issue, ne
 
 CPU: Final = "cpu"
 OPTION: Final = "--device"
+OF_SPACE: Final = f"search.device, or {OPTION}"
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,11 @@ def gradients(module: nn.Module, y: Tensor) -> dict[str, Tensor]:
     return dict(zip(dict(module.named_parameters()), found, strict=True))
 
 
+def test_a_compiled_rule_is_shown_in_a_line() -> None:
+    rule = mnemic.compile("deltanet")
+    assert repr(rule) == f"Compiled('deltanet', folder={str(rule.folder)!r})"
+
+
 def test_a_copy_goes_its_own_way(own: Own, x: Tensor) -> None:
     expected = own(x)
     copied = copy.deepcopy(own)

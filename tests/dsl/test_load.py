@@ -82,6 +82,9 @@ def test_unknown_sources() -> None:
         load("nowhere.yaml")
     with pytest.raises(UsageError, match="a path, a mapping or a name, not int"):
         load(3)  # type: ignore[arg-type]
+    for text in ("name: a\nbias: l2\n", "name: a\nbias: {expr: e**2/2}\n"):
+        with pytest.raises(UsageError, match=r"not the text of a file; yaml\.safe_load makes"):
+            load(text)
 
 
 # ---- errors ----

@@ -19,7 +19,7 @@ from mnemic.search.report.effects import NAMES, Effects, effects, levels
 from mnemic.search.report.effects_page import crossed, forest, page
 from mnemic.search.report.pareto import fronts, overall
 from mnemic.search.report.pareto import page as fronts_page
-from mnemic.search.report.points import BOARD, Measured, Point, measured_in, together
+from mnemic.search.report.points import BOARD, Measured, Point, described, measured_in, together
 from mnemic.search.study.training import Run
 
 LOSSES = {"dot": 0.0, "l2": 0.3, "lp": 0.1}
@@ -128,7 +128,12 @@ def test_importance_is_told_for_what_was_drawn_and_finds_the_axis_that_matters()
 
 def test_the_page_and_its_pictures():
     found = effects(grid(extra=0.2), random=True)
-    text = page(found, ["runs/x"], ["effects.svg"])
+    points = grid(extra=0.2)
+    text = page(found, ["runs/x"], ["effects.svg"], described(points))
+    steps = points[0].runs[0].curve[-1][0] if points[0].runs[0].curve else 0
+    assert f"points in runs/x, trained on {points[0].runs[0].task} ({steps} steps). An" in text
+    fronts_told = fronts_page(points, ["runs/x"])
+    assert f"mean skill over {points[0].runs[0].task} ({steps} steps)" in fronts_told
     assert "![effects](effects.svg)" in text
     assert "| loss | rate |" in text
     assert "features: every point has identity" in text

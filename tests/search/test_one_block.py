@@ -173,6 +173,9 @@ def test_a_budget_that_no_spec_meets_is_told_before_anything_is_trained(counted,
         measured(load_space(SPACE), tmp_path / "run")
     assert counted.jobs == []
     assert counted.looks == 2
+    counted.parameters = 5
+    wider = {**SPACE["search"], "constraints": {"parameters": 40}}
+    assert measured(load_space({**SPACE, "search": wider}), tmp_path / "run")[0].runs
 
 
 def test_the_rate_is_chosen_on_a_seed_that_the_ranking_does_not_use(counted, tmp_path):

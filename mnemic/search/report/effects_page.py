@@ -15,9 +15,18 @@ MOST = 25
 """Interactions that are shown, the largest."""
 
 
-def page(found: Effects, sources: Sequence[str], pictures: Sequence[str] = ()) -> str:
-    """Return the effects as Markdown; ``pictures`` are the paths of images to show."""
-    parts = [_head(found, sources), *(f"![{_alt(path)}]({path})" for path in pictures)]
+def page(
+    found: Effects, sources: Sequence[str], pictures: Sequence[str] = (), trained: str = ""
+) -> str:
+    """Return the effects as Markdown.
+
+    Args:
+        found: what to show.
+        sources: where the points lie.
+        pictures: the paths of images to show.
+        trained: what the points were trained on.
+    """
+    parts = [_head(found, sources, trained), *(f"![{_alt(path)}]({path})" for path in pictures)]
     parts.append(_main(found.main))
     if found.importance:
         parts.append(_importance(found))
@@ -30,9 +39,10 @@ def _alt(path: str) -> str:
     return path.rpartition("/")[2].removesuffix(".svg").replace("-", " ")
 
 
-def _head(found: Effects, sources: Sequence[str]) -> str:
+def _head(found: Effects, sources: Sequence[str], trained: str) -> str:
+    told = f", trained on {trained}" if trained else ""
     return (
-        f"# Effects\n\nOf {found.points} points in {', '.join(sources)}. An effect is a mean "
+        f"# Effects\n\nOf {found.points} points in {', '.join(sources)}{told}. An effect is a mean "
         "difference of skill over matched pairs: points that agree on every axis but one, the "
         "block too. ± is half of Student's 95 % interval over pairs; over the seeds of a single "
         "pair. In bold is what leaves out 0, each interval by itself: of twenty that do nothing "

@@ -15,7 +15,7 @@ import rfc8785
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, UsageError
-from mnemic.models.device import demand_device
+from mnemic.models.device import OF_SPACE, demand_device
 from mnemic.models.files import claim, write_json
 from mnemic.search.report.entries import Entry, plain, plain_spec, read, stored
 from mnemic.search.space.one_block import by_hand, fitted
@@ -56,15 +56,22 @@ def leaderboard(
             device.
         EnvironmentFailed: the device is not on this machine.
     """
-    demand_device(space.settings.device)
+    demand_device(space.settings.device, OF_SPACE)
     claim(folder, "leaderboard")
     demand_same(space, folder, results)
-    write_json(folder / SPACES, {**stored(folder / SPACES), results: _identity(space)})
+    before = stored(folder / SPACES)
+    write_json(folder / SPACES, {**before, results: _identity(space)})
     (folder / "logs").mkdir(exist_ok=True)
-    limits = bounds(space.settings, folder / "logs" / "reference.log")
-    board = _Board(space, folder, results, limits, again, made or {})
-    found = {name: board.looked(name, told) for name in names}
-    _demand_some(list(found.values()), limits)
+    try:
+        limits = bounds(space.settings, folder / "logs" / "reference.log")
+        board = _Board(space, folder, results, limits, again, made or {})
+        found = {name: board.looked(name, told) for name in names}
+        _demand_some(list(found.values()), limits)
+    except UsageError:
+        if results not in before:  # nothing was trained: the corrected space is to be welcome
+            write_json(folder / SPACES, before)
+            (folder / results).unlink(missing_ok=True)
+        raise
     done = side_by_side(board.measured, list(found.values()), jobs, board.stopping)
     for index, entry in enumerate(done, 1):
         found[entry.name] = entry

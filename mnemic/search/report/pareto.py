@@ -11,7 +11,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from mnemic.search.report.figures import AXES, WORDS, svg
-from mnemic.search.report.points import Point
+from mnemic.search.report.points import Point, described
 from mnemic.search.study.halving import dominates
 from mnemic.search.study.scores import interval
 
@@ -64,9 +64,9 @@ def _front(points: Sequence[Point], costs: Sequence[str]) -> tuple[Point, ...]:
 
 def page(points: Sequence[Point], sources: Sequence[str], picture: str = "") -> str:
     """Return the fronts as Markdown; ``picture`` is the path of an image to show."""
-    tasks = ", ".join(points[0].tasks)
     parts = [
-        f"# Pareto fronts\n\n{len(points)} points of {', '.join(sources)}: mean skill over {tasks} "
+        f"# Pareto fronts\n\n{len(points)} points of {', '.join(sources)}: mean skill over "
+        f"{described(points)} "
         "against the bytes of the state of one sequence after the longest task, the FLOPs of "
         "products a token, and the milliseconds a training step, medians on the machine as it was. "
         "A point is on a front where no other has as much skill for less. ± is half of the 95 % "

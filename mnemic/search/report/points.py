@@ -124,23 +124,24 @@ def together(places: Sequence[Measured]) -> list[Point]:
     """
     first = places[0]
     for other in places[1:]:
-        if _budget(other) != _budget(first):
+        if _budget(other.points) != _budget(first.points):
             raise UsageError(
-                f"{other.where}: trained on {_describe(other)}, "
-                f"and {first.where} on {_describe(first)}: "
+                f"{other.where}: trained on {described(other.points)}, "
+                f"and {first.where} on {described(first.points)}: "
                 "their skills cannot be compared"
             )
     return [point for place in places for point in place.points]
 
 
-def _budget(place: Measured) -> tuple[Any, ...]:
+def _budget(points: Sequence[Point]) -> tuple[Any, ...]:
     """Return, for each task, how many steps its runs took, by their last evaluation."""
-    runs = place.points[0].runs
+    runs = points[0].runs
     return tuple(sorted({(run.task, run.curve[-1][0] if run.curve else 0) for run in runs}))
 
 
-def _describe(place: Measured) -> str:
-    return ", ".join(f"{task} ({steps} steps)" for task, steps in _budget(place))
+def described(points: Sequence[Point]) -> str:
+    """Return what points were trained on alike, as ``mqar (100 steps)``."""
+    return ", ".join(f"{task} ({steps} steps)" for task, steps in _budget(points))
 
 
 # -- leaderboards ----------------------------------------------------------------------------

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, WrapValidator, model_validator
+from pydantic_core import PydanticKnownError
 
 from mnemic.dsl.axis import Entry
 
@@ -105,6 +108,15 @@ class Confirm(Entry):
         return self
 
 
+def _bound(data: Any, read: Callable[[Any], float | str]) -> float | str:
+    """Read a bound; say in one message what it may be."""
+    with suppress(ValidationError):
+        bound = read(data)
+        if isinstance(bound, float) or float(bound.removesuffix("x")) > 0:
+            return bound
+    raise ValueError("must be a number above 0, or a multiple of the reference's, as 1.1x")
+
+
 RUNGS: Final = (
     Rung(untrained="switching", rung="small", keep=0.5),
     Rung(steps=100),
@@ -113,7 +125,10 @@ RUNGS: Final = (
 )
 
 Rate = Annotated[float, Field(gt=0, le=1)]
-Bound = Annotated[float, Field(gt=0)] | Annotated[str, Field(pattern=r"^\d+(\.\d+)?x$")]
+Bound = Annotated[
+    Annotated[float, Field(gt=0)] | Annotated[str, Field(pattern=r"^\d+(\.\d+)?x$")],
+    WrapValidator(_bound),
+]
 Task = Annotated[TaskEntry, BeforeValidator(_rung, json_schema_input_type=str | TaskEntry)]
 
 
@@ -130,6 +145,8 @@ EQUAL: Final = {"parameters": "1.1x", "state_bytes": "1.1x"}
 
 
 def _equal(data: Any) -> Any:
+    if isinstance(data, str) and data not in ("equal", "none"):
+        raise PydanticKnownError("literal_error", {"expected": "'equal' or 'none'"})
     return EQUAL if data == "equal" else {} if data == "none" else data
 
 

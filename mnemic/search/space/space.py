@@ -30,7 +30,7 @@ from mnemic.dsl.extends import climb, merged
 from mnemic.dsl.load import Source, checked, read
 from mnemic.dsl.reading import Document
 from mnemic.dsl.spec import Spec
-from mnemic.errors import InvalidSpec, Issue
+from mnemic.errors import InvalidSpec, Issue, nearest
 from mnemic.search.space.choices import (
     KEPT,
     Answer,
@@ -146,7 +146,10 @@ def load_space(source: Source | os.PathLike[str]) -> Space:
         raise InvalidSpec([Issue("a space is a mapping", document.source)])
     if "search" not in document.data:
         message = "no entry 'search': a space says what to search for"
-        raise InvalidSpec([Issue(message, document.source, hint="a spec goes without one")])
+        others = {str(key) for key in document.data} - set(Spec.model_fields)
+        near = nearest("search", others)
+        hint = f"is {near!r} meant for it?" if near else "a spec goes without one"
+        raise InvalidSpec([Issue(message, document.source, hint=hint)])
     spec = {key: value for key, value in document.data.items() if key != "search"}
     root, against = parse(document, spec)
     wrong = [*document.issues, *against]

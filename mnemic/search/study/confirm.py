@@ -13,7 +13,7 @@ from typing import Final
 
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.spec import Spec
-from mnemic.models.device import demand_device
+from mnemic.models.device import OF_SPACE, demand_device
 from mnemic.models.files import write_json
 from mnemic.search.space.settings import Rung, Settings
 from mnemic.search.space.space import Space
@@ -72,7 +72,7 @@ def confirm(
         UsageError: no such device.
         EnvironmentFailed: the device is not on this machine.
     """
-    demand_device(space.settings.device)
+    demand_device(space.settings.device, OF_SPACE)
     board = _Board(space, folder)
     number, total = 0, len(list(_settings(space))) * (len(new) + len(known))
 

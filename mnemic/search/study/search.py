@@ -20,7 +20,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
-from mnemic.errors import UsageError
+from mnemic.errors import InvalidSpec, UsageError
 from mnemic.models.files import claim
 from mnemic.search.space.preview import demand_points
 from mnemic.search.space.settings import COSTS
@@ -228,10 +228,10 @@ def open_search(
         chosen = seed if fresh else seed + 1 + random.SystemRandom().randrange(2**20)
         study.sampler = sampler(space.settings.sampler, chosen)
         search = Search(space, study, kept, folder, beat, tell, patience)
-        search.bounds = _bounds(search)
-        if fresh:
-            demand_budget(space, search.bounds, folder / "logs" / "budget.log")
-        _begin(search)
+        if READY in study.user_attrs:
+            search.bounds = _bounds(search)
+        else:
+            _prepare(search)
     except BaseException:
         give_back(kept)
         raise
@@ -284,17 +284,29 @@ def _same_space(study: Study, space: Space) -> None:
     )
 
 
+def _prepare(search: Search) -> None:
+    """Begin a study; where it is refused take it back, for the corrected space is another one."""
+    space = search.space
+    try:
+        search.bounds = _bounds(search)
+        demand_budget(space, search.bounds, search.folder / "logs" / "budget.log")
+        _begin(search)
+    except (UsageError, InvalidSpec):
+        with suppress(KeyError):  # another worker was refused, too, and has taken it back
+            if not search.study.get_trials(deepcopy=False):
+                optuna.delete_study(study_name=space.name, storage=search.storage)
+        raise
+
+
 def _begin(search: Search) -> None:
     """Queue the points to begin with, once, whoever comes first."""
     study, space = search.study, search.space
-    if READY in study.user_attrs:
-        return
     with search._alone():
         if READY in study.user_attrs:
             return
-        queue_starts(study, space, search.tell)
         if space.settings.sampler == "grid":
             demand_grid(space)
+        queue_starts(study, space, search.tell)
         study.set_user_attr(READY, os.getpid())
 
 

@@ -68,9 +68,9 @@ def open_storage(
         finally:
             probe.dispose()  # and with it the lock that the connection holds
     except (NoSuchModuleError, ImportError) as error:
-        extra = "mnemic[postgresql]" if "postgresql" in whole else "the database's driver"
-        message = f"{shown}: no driver for this storage is installed: pip install '{extra}'"
-        raise EnvironmentFailed(f"{message} ({error})") from None
+        message = f"{shown}: no driver for this storage is installed"
+        hint = ": pip install 'mnemic[postgresql]'" if "postgresql" in whole else ""
+        raise EnvironmentFailed(f"{message}{hint} ({error})") from None
     except SQLAlchemyError as error:
         first = str(error.__cause__ or error).strip().splitlines()[0]
         raise EnvironmentFailed(f"{shown}: the storage cannot be used: {first}") from None

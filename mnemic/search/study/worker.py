@@ -11,7 +11,7 @@ from optuna.exceptions import StorageInternalError
 from optuna.trial import Trial
 from sqlalchemy.exc import SQLAlchemyError
 
-from mnemic.models.device import demand_device
+from mnemic.models.device import OF_SPACE, demand_device
 from mnemic.search.study.patience import told_when_lost
 from mnemic.search.study.records import DUPLICATE, FINISHED
 from mnemic.search.study.search import Search
@@ -40,7 +40,7 @@ def work_on(search: Search, jobs: int = 1) -> Done:
         UsageError: no such device.
         KeyboardInterrupt: Ctrl-C.
     """
-    demand_device(search.space.settings.device)
+    demand_device(search.space.settings.device, OF_SPACE)
     began, done = time.monotonic(), list[int]()
     with told_when_lost(), ThreadPoolExecutor(jobs) as pool:
         running = [pool.submit(_thread, search, done) for _ in range(jobs)]

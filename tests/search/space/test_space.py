@@ -40,6 +40,11 @@ def test_settings_that_name_what_is_not_there():
     assert "no rung of mqar: read 'tny'" in told(tasks={"mqar": "tny"})
     assert "a task of the memory alone" in told(tasks={"switching": "tiny"})
     assert told(objectives=["men"]).startswith("search.objectives[0]: read 'men', allowed: mean,")
+    bound = "must be a number above 0, or a multiple of the reference's, as 1.1x"
+    for given in ("many", "1.1y", "0x", -5):
+        told_bound = told(constraints={"flops": given})
+        assert told_bound == f"search.constraints.flops: {bound}: read '{given}'"
+    assert "read 'equl', allowed: equal, none; did you mean" in told(constraints="equl")
     assert "did you mean 'gated-deltanet'?" in told(start=["gated-deltane"])
     assert "search.trails: unknown key" in told(trails=3)
     assert "the last rung must train" in told(rungs=[{"untrained": "switching"}])
@@ -49,8 +54,10 @@ def test_settings_that_name_what_is_not_there():
 
 
 def test_a_spec_without_an_entry_search_is_no_space():
-    with pytest.raises(InvalidSpec, match="no entry 'search'"):
+    with pytest.raises(InvalidSpec, match=r"no entry 'search'.*\(a spec goes without one\)"):
         load_space("gated-deltanet")
+    with pytest.raises(InvalidSpec, match=r"no entry 'search'.*\(is 'serch' meant for it\?\)"):
+        load_space({"name": "a", "serch": {}})
 
 
 def test_the_hash_follows_what_trials_depend_on():
