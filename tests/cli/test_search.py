@@ -195,7 +195,7 @@ def test_a_budget_that_no_point_meets_is_said_at_once(mnemic, space, tmp_path, m
     wrong = mnemic("search", space, "--budget", "stat=1")
     assert (wrong.code, "did you mean 'state'?" in wrong.err) == (2, True)
     wrong = mnemic("search", space, "--budget", "state=many")
-    bound = "must be a number above 0, or a multiple of the reference's, as 1.1x: read 'many'"
+    bound = "must be a whole number above 0, or a multiple of the reference's, as 1.1x: read 'many'"
     assert (wrong.code, wrong.err) == (2, f"mnemic: --budget: {bound}\n")
 
 

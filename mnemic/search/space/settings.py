@@ -112,9 +112,9 @@ def _bound(data: Any, read: Callable[[Any], float | str]) -> float | str:
     """Read a bound; say in one message what it may be."""
     with suppress(ValidationError):
         bound = read(data)
-        if isinstance(bound, float) or float(bound.removesuffix("x")) > 0:
+        if bound.is_integer() if isinstance(bound, float) else float(bound.removesuffix("x")) > 0:
             return bound
-    raise ValueError("must be a number above 0, or a multiple of the reference's, as 1.1x")
+    raise ValueError("must be a whole number above 0, or a multiple of the reference's, as 1.1x")
 
 
 RUNGS: Final = (

@@ -40,8 +40,8 @@ def test_settings_that_name_what_is_not_there():
     assert "no rung of mqar: read 'tny'" in told(tasks={"mqar": "tny"})
     assert "a task of the memory alone" in told(tasks={"switching": "tiny"})
     assert told(objectives=["men"]).startswith("search.objectives[0]: read 'men', allowed: mean,")
-    bound = "must be a number above 0, or a multiple of the reference's, as 1.1x"
-    for given in ("many", "1.1y", "0x", -5):
+    bound = "must be a whole number above 0, or a multiple of the reference's, as 1.1x"
+    for given in ("many", "1.1y", "0x", -5, 1.1):
         told_bound = told(constraints={"flops": given})
         assert told_bound == f"search.constraints.flops: {bound}: read '{given}'"
     assert "read 'equl', allowed: equal, none; did you mean" in told(constraints="equl")
