@@ -6,9 +6,11 @@
 'e**2/2'
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mnemic import errors as errors
     from mnemic.dsl.load import load as load
     from mnemic.pipeline import Compiled as Compiled
     from mnemic.pipeline import compile as compile
@@ -26,6 +28,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("mnemic")
+    if name == "errors":
+        return import_module("mnemic.errors")
     if name in __all__:
         return _loaded(name)
     raise AttributeError(f"module 'mnemic' has no attribute '{name}'")
@@ -46,4 +50,4 @@ def _loaded(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return sorted([*__all__, "__version__", "errors"])

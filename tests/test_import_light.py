@@ -12,6 +12,7 @@ HEAVY = ("torch", "sympy", "networkx", "optuna", "matplotlib", "numpy", "triton"
 
 PROGRAMS = {
     "import mnemic": "import mnemic",
+    "errors": "import mnemic; mnemic.errors.InvalidSpec",
     "load": "import mnemic; mnemic.load('gated-deltanet')",
     "mnemic --help": "import sys; sys.argv = ['mnemic', '--help']\nRUN",
     "mnemic check": "import sys; sys.argv = ['mnemic', 'check', 'gated-deltanet']\nRUN",

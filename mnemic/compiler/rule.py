@@ -238,19 +238,28 @@ class Common:
         network = self.network
         return len(network.matrices) > 1 or network.normed or not self.error.constant
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.structure.kind!r})"
+
+    def __str__(self) -> str:
+        """Return the derivation as lines of text, as ``mnemic derive`` prints it."""
+        from mnemic.compiler.explain.render import to_text
+
+        return to_text(cast("Rule", self))
+
     def _repr_latex_(self) -> str:
         """Return the numbered equations, for a notebook."""
-        from mnemic.compiler.explain.render_latex import latex_of
+        from mnemic.compiler.explain.render import latex_of
 
         return latex_of(cast("Rule", self))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Linear(Common):
     """One matrix, W_t = link(A_t), moved by a plain step a token."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Layers(Common):
     """Several matrices, or one behind O, held between updates, or scaled to its first norms."""
 
@@ -259,21 +268,21 @@ class Layers(Common):
         return matrix.name.removeprefix("W")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Levels(Common):
     """One matrix whose read-out weighs ``levels`` shares of what was written apart."""
 
     levels: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Moments(Common):
     """An exact or batch solution W_t of a quadratic problem over the past."""
 
     solution: LeastSquares
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class KeyValuePairs(Common):
     """The pairs themselves: the state grows with the sequence."""
 

@@ -5,11 +5,12 @@ subclass for each kind. A subclass registers itself; validation, JSON Schema, do
 search spaces are read off the registry, so one new kind is one new class.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
@@ -45,9 +46,22 @@ class Entry(BaseModel):
                 raise Unread(name)
             return super().__getattr__(name)
 
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Yield the fields that differ from their defaults, so that the rest is not in the way."""
+        fields = type(self).model_fields
+        for name, value in super().__repr_args__():
+            field = fields.get(name or "")
+            if field is None or field.is_required() or value != _default(field):
+                yield name, value
+
     def knows(self, name: str) -> bool:
         """Return whether it is known what stands in a field."""
         return name in self.__dict__
+
+
+def _default(field: FieldInfo) -> Any:
+    """Return what a field that need not be given holds without being given."""
+    return field.get_default(call_default_factory=True)
 
 
 def refresh() -> None:

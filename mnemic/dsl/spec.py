@@ -67,7 +67,9 @@ class Spec(Entry):
         description="what the spec is called: small letters, digits and single hyphens, at most 64",
     )
     title: str | None = Field(default=None, description="the system's name as people write it")
-    source: Source | None = Field(default=None, description="where the system comes from")
+    source: Source | None = Field(
+        default=None, repr=False, description="where the system comes from"
+    )
     features: Features = Field(
         default=Identity(),
         description="φ, what a key or query is turned into before the memory sees it",
@@ -102,9 +104,15 @@ class Spec(Entry):
         description="the layer around the memory: projections, norms, gates, attention beside it",
     )
     published: Annotated[tuple[Published, ...], Field(strict=False)] = Field(
-        default=(), description="equations as printed, with what is known of each"
+        default=(), repr=False, description="equations as printed, with what is known of each"
     )
-    notes: str | None = Field(default=None, description="what a reader should know")
+    notes: str | None = Field(default=None, repr=False, description="what a reader should know")
+
+    def __str__(self) -> str:
+        """Return the spec as YAML that loads to an equal spec, defaults left out."""
+        from mnemic.dsl.writing import plain_yaml
+
+        return plain_yaml(self)
 
     @property
     def module(self) -> str:

@@ -26,8 +26,12 @@ def to_yaml(spec: Spec, schema: str = SCHEMA_FILE) -> str:
     mnemic: 1
     name: mine
     """
-    text = yaml.dump(short(spec), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=4096)
-    return f"# yaml-language-server: $schema={schema}\n{text}"
+    return f"# yaml-language-server: $schema={schema}\n{plain_yaml(spec)}"
+
+
+def plain_yaml(spec: Spec) -> str:
+    """Return the spec as YAML that loads to an equal spec, without a line for an editor."""
+    return yaml.dump(short(spec), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=4096)
 
 
 def short(spec: Spec) -> dict[str, Any]:

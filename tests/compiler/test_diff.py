@@ -418,3 +418,9 @@ def test_conditions_that_have_no_value_at_infinity() -> None:
     assert judge(soft("learning-retaining", **learned), soft("ftrl")).kind == "different"
     assert judge(soft("ftrl"), soft("learning-retaining", **learned)).kind == "different"
     assert judge(soft("ftrl", **learned), soft("ftrl", **learned)).kind == "equal"
+
+
+def test_a_prompt_shows_the_comparison() -> None:
+    found = diff(DELTA, GATED)
+    assert repr(found) == str(found)
+    assert found.verdict.sentence in repr(found)

@@ -134,6 +134,13 @@ def test_a_notebook_shows_the_equations() -> None:
     assert r"\tag{1}" in shown
 
 
+@pytest.mark.parametrize("entries", [{"bias": "l2"}, {"memory": "mlp"}])
+def test_a_rule_is_printed_as_its_derivation_and_named_in_a_line(entries: dict[str, Any]) -> None:
+    found = rule(**entries)
+    assert str(found) == to_text(found)
+    assert repr(found) == f"{type(found).__name__}('mine', {found.structure.kind!r})"
+
+
 @pytest.mark.parametrize("activation", ["max(x, 0.1*x)", "where(x > 0, x, exp(x) - 1)"])
 def test_activations_by_cases_are_written_for_people(activation: str) -> None:
     """Not as SymPy prints them, nor with the names that nodes have inside."""

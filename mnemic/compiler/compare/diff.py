@@ -31,6 +31,7 @@ class Difference:
     verdict: Verdict
 
     def __str__(self) -> str:
+        """Return verdict and tables as lines of text, as ``mnemic diff`` prints them."""
         blocks = [f"A = {self.a}\nB = {self.b}", str(self.verdict)]
         for title, rows in (
             ("Specs", self.axes), ("Rules", self.terms), ("Structure", self.structure),
@@ -38,6 +39,8 @@ class Difference:
             if rows:
                 blocks.append("\n".join([title, *_table(rows)]))
         return "\n\n".join(blocks) + "\n"
+
+    __repr__ = __str__  # at a prompt the comparison is shown
 
     def to_json(self) -> dict[str, Any]:
         """Return the difference as plain data."""
