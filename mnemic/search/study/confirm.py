@@ -151,15 +151,25 @@ class _Board:
         return self._keep(setting, named, self._runs(setting, named, self._seeds(0, None)))
 
     def compared(self, setting: _Setting, best: Interval | None, named: Named) -> Confirmed:
-        """Train a spec with a few seeds, and with the rest unless it is below ``best`` already."""
+        """Train a spec with a few seeds, and with the rest unless it is below ``best`` already.
+
+        Seeds that an earlier call trained stay in the result either way.
+        """
         early = self.space.settings.confirm.early if best is not None else None
         runs = self._runs(setting, named, self._seeds(0, early))
         if early is not None and not isinstance(runs, Failure):
             assert best is not None
-            if not above(best, interval(by_seed(runs)), confidence(self.space)):
-                rest = self._runs(setting, named, self._seeds(early, None))
-                runs = rest if isinstance(rest, Failure) else runs + rest
+            rest = self._seeds(early, None)
+            if above(best, interval(by_seed(runs)), confidence(self.space)):
+                rest = [seed for seed in rest if self._is_done(setting, named, seed)]
+            more = self._runs(setting, named, rest)
+            runs = more if isinstance(more, Failure) else runs + more
         return self._keep(setting, named, runs)
+
+    def _is_done(self, setting: _Setting, named: Named, seed: int) -> bool:
+        """Return whether every task was trained with a seed."""
+        jobs = work.jobs(named[1], setting.settings, setting.rung, [seed])
+        return all(job.key in self.done for job in jobs)
 
     def _seeds(self, first: int, end: int | None) -> Sequence[int]:
         seeds = self.space.settings.confirm.seeds

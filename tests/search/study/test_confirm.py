@@ -61,6 +61,14 @@ def test_who_is_far_below_has_early_seeds_alone(trained, tmp_path):
     assert [one.skill.seeds for one in found if one.skill] == [6, 3, 6]
 
 
+def test_seeds_that_are_trained_stay_when_fewer_are_asked(trained, tmp_path):
+    confirm(space(), named(NEW), named(LOW), tmp_path, lambda line: None)
+    del trained[:]
+    found = confirm(space(early=3), named(NEW), named(LOW), tmp_path, lambda line: None)
+    assert not trained
+    assert [one.skill.seeds for one in found if one.skill] == [6, 6]
+
+
 def test_without_early_all_have_all_seeds(trained, tmp_path):
     confirm(space(), named(NEW), named(LOW), tmp_path, lambda line: None)
     assert seeds_of(trained, "retnet") == [0, 1, 2, 3, 4, 5]
