@@ -3,7 +3,7 @@
 import copy
 import json
 import pickle
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +168,32 @@ def test_half_precision(name: str, dtype: torch.dtype, autocast: bool) -> None:
     y.float().square().sum().backward()
     assert all(p.grad.isfinite().all() for p in made.parameters())
     assert (y.float() - expected).norm() < 0.2 * expected.norm()
+
+
+@pytest.mark.parametrize("dtype", HALF)
+def test_states_between_of_short_numbers_under_autocast(dtype: torch.dtype) -> None:
+    made, x = layer("gated-deltanet").float(), sequence().to(dtype)
+    with torch.autocast("cpu", dtype=dtype):
+        y, state = made(x, output_state=True)
+        parts, after, between = made(x, output_state=True, states_at=[5, 12])
+    torch.testing.assert_close(parts, y, rtol=0.02, atol=0.02)
+    torch.testing.assert_close(after, state, rtol=1e-4, atol=1e-4)
+    assert between["W"].dtype == torch.float32
+
+
+@pytest.mark.parametrize("name", ["gated-deltanet", "ttt-linear"])
+@pytest.mark.parametrize("form", ["recurrent", "chunk"])
+def test_a_rule_works_in_full_precision_under_autocast(name: str, form: str) -> None:
+    """Called by itself as in a layer, state and all."""
+    made, x = layer(name).float(), sequence().float()
+    given, params = made.arguments(x), made.params()
+    call = partial(made.rule, **given, params=params, form=form, output_final_state=True)
+    expected = call()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = call()
+        begun = made.rule.begin(**{n: x[:, :1] for n, x in given.items()}, params=params)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    assert all(x.dtype == torch.float32 for x in begun.values() if x.is_floating_point())
 
 
 def test_forms_and_sizes() -> None:

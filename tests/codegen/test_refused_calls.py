@@ -25,14 +25,18 @@ def test_coefficients_wider_than_the_vectors(form: str) -> None:
         case.operator(**x, form=form)
 
 
-def test_coefficients_narrower_than_the_vectors() -> None:
-    """Gates in float32 beside vectors in float64 are taken."""
-    case = compiled("gated-deltanet")
+@pytest.mark.parametrize("form", ["recurrent", "chunk"])
+@pytest.mark.parametrize("narrow", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", ["gated-deltanet", "gla", "mesa"])
+def test_coefficients_narrower_than_the_vectors(name: str, narrow: torch.dtype, form: str) -> None:
+    """Gates in float32 or less beside vectors in float64 are taken as the numbers that they are."""
+    case = compiled(name)
     x = inputs(case, 20)
-    x["log_alpha"] = x["log_alpha"].float()
-    out, _ = case.operator(**x)
-    expected, _ = case.operator(**{n: t.double() for n, t in x.items()})
-    torch.testing.assert_close(out, expected, rtol=0, atol=1e-5)
+    narrowed = {n: t.to(narrow) if n in case.operator.coefficients else t for n, t in x.items()}
+    found = case.operator(**narrowed, form=form, output_final_state=True)
+    wide = {n: t.double() for n, t in narrowed.items()}
+    expected = case.operator(**wide, form=form, output_final_state=True)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", ["gated-deltanet", "gsa"])

@@ -82,6 +82,16 @@ def test_an_interaction_is_found_and_told_from_main_effects():
     assert all(abs(one.size.mean) == pytest.approx(0, abs=1e-12) for one in small)
 
 
+def test_each_square_is_told_once():
+    """Not a second time from the other end of an axis, which says the same with the other sign."""
+    found = effects(grid(extra=0.2), random=False)
+    told = [(*one.axes, *(frozenset(change.split(" → ")) for change in one.changes))
+            for one in found.interactions]  # fmt: skip
+    assert len(told) == len(set(told))
+    pairs = sorted(one.axes for one in found.interactions)
+    assert pairs == [("loss", "rate")] * 3 + [("loss", "window")] * 3 + [("window", "rate")]
+
+
 def test_intervals_are_over_pairs():
     chance = random.Random(3)
     points = [

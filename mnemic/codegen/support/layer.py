@@ -12,7 +12,7 @@ from .arguments import fail
 from .block import Block, Learned, Sizes
 from .convolution import Counted
 from .documents import Documents
-from .norms import full_precision, rms, widened
+from .norms import rms, widened
 from .owned import check_apart
 from .sequence import SequenceLayer
 from .signature import Signature
@@ -172,11 +172,10 @@ class MemoryLayer(SequenceLayer):
         at = (*ends, x.shape[1])
         vectors, after = self.vectors(x, state, None, at)
         kept = {name: s for name, s in state.items() if name not in ("convolution", "tokens")}
-        with full_precision(x.device.type):  # the rule works in float32
-            y, last, states = self.rule(
-                **vectors, **self.coefficients(x), form=form, initial_state=kept,
-                output_final_state=True, params=self.params(), states_at=ends,
-            )  # fmt: skip
+        y, last, states = self.rule(
+            **vectors, **self.coefficients(x), form=form, initial_state=kept,
+            output_final_state=True, params=self.params(), states_at=ends,
+        )  # fmt: skip
         last = {**last, **{name: s[:, -1] for name, s in after.items()}}
         between = {**states, **{name: s[:, :-1] for name, s in after.items()}} if ends else {}
         return self._read_out(x, y), last, between
@@ -185,13 +184,11 @@ class MemoryLayer(SequenceLayer):
         self, x: Tensor, state: Mapping[str, Tensor], counted: Counted, options: dict[str, Any]
     ) -> tuple[Tensor, States]:
         vectors, after = self.vectors(x, state, counted)
-        coefficients = self.coefficients(x)
         kept = {name: s for name, s in state.items() if name not in ("convolution", "tokens")}
-        with full_precision(x.device.type):  # the rule works in float32
-            y, states = self.rule(
-                **vectors, **coefficients, initial_state=kept, params=self.params(),
-                **{"output_final_state": True, **options},
-            )  # fmt: skip
+        y, states = self.rule(
+            **vectors, **self.coefficients(x), initial_state=kept, params=self.params(),
+            **{"output_final_state": True, **options},
+        )  # fmt: skip
         return self._read_out(x, y), {**(states or {}), **after}
 
     def advance(
@@ -218,9 +215,7 @@ class MemoryLayer(SequenceLayer):
 
     def begin(self, x: Tensor) -> States:
         """Return the rule's state before a document's first token, which x [B, 1, dim] is."""
-        arguments = self.arguments(x)
-        with full_precision(x.device.type):
-            begun: States = self.rule.begin(**arguments, params=self.params())
+        begun: States = self.rule.begin(**self.arguments(x), params=self.params())
         return begun
 
     def read(self, x: Tensor, q: Tensor, state: Mapping[str, Tensor]) -> Tensor:
@@ -232,8 +227,7 @@ class MemoryLayer(SequenceLayer):
         given = self.coefficients(x) if self.rule.reading else {}
         told = {name: given[name] for name in self.rule.reading}
         sizes = (self.sizes.key_heads, self.sizes.value_dim)
-        with full_precision(x.device.type):
-            y = self.rule.read(q, state, params=self.params(), sizes=sizes, **told)
+        y = self.rule.read(q, state, params=self.params(), sizes=sizes, **told)
         return self._read_out(x, y)
 
     def _read_out(self, x: Tensor, y: Tensor) -> Tensor:

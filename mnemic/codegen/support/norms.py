@@ -1,5 +1,6 @@
 """Norms over the last axis, computed in float32 at least."""
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -14,6 +15,13 @@ HALF = (torch.float16, torch.bfloat16)
 def widened(x: Tensor) -> Tensor:
     """Return x, in float32 if it has only 16 bits."""
     return x.float() if x.dtype in HALF else x
+
+
+def of_one_type(given: Mapping[str, Tensor], like: Tensor) -> dict[str, Tensor]:
+    """Return tensors that are multiplied with each other in the type of ``like``, in float32 if
+    that has only 16 bits: products take no others."""
+    wide = torch.float32 if like.dtype in HALF else like.dtype
+    return {name: x.to(wide) for name, x in given.items()}
 
 
 def unit(x: Tensor) -> Tensor:

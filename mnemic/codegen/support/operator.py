@@ -15,6 +15,7 @@ from .calls import Form, States, parameters
 from .diverged import check_output
 from .documents import Documents
 from .launched import TILE, form_of, tracked
+from .norms import full_precision, of_one_type
 from .outside import outside_graphs
 from .owned import owned
 from .pickled import by_name
@@ -111,13 +112,13 @@ class Operator:
         """Run the rule over a sequence.
 
         q, k [B, T, H, d_k], v [B, T, H, d_v] (k, v [B, T, n, H, ·] with n steps a token), used as
-        given; coefficients as ``rule.coefficients`` says; ``form`` recurrent, chunk or auto;
-        ``mask`` [B, T], False for tokens that leave the state alone; ``cu_seqlens`` [documents+1]
-        for documents packed into B = 1; ``params`` the initial duals of a deep memory, [H, …], as
-        ``rule.params`` says. ``states_at``: numbers of tokens that rise, after which states are
-        asked for too; ``state_dtype``: what states are returned in, float32 at least unless told.
-        Returns out [B, T, H, d_v] and the final state, or None; with ``states_at`` also the states
-        after so many tokens, [B, n, …].
+        given, under autocast too; coefficients as ``rule.coefficients`` says; ``form`` recurrent,
+        chunk or auto; ``mask`` [B, T], False for tokens that leave the state alone; ``cu_seqlens``
+        [documents+1] for documents packed into B = 1; ``params`` the initial duals of a deep
+        memory, [H, …], as ``rule.params`` says. ``states_at``: numbers of tokens that rise, after
+        which states are asked for too; ``state_dtype``: what states are returned in, float32 at
+        least unless told. Returns out [B, T, H, d_v] and the final state, or None; with
+        ``states_at`` also the states after so many tokens, [B, n, …].
         Raises ``ArgumentError`` (a ValueError) for what does not fit; with ``MNEMIC_DEBUG=1`` also
         for numbers outside a coefficient's range, such as a decay above 1, which are not read
         otherwise, and ``Diverged`` (a ValueError) where the output is not finite.
@@ -136,22 +137,23 @@ class Operator:
         call = _Call(self, form, chunk_size, params)
         vectors = {"q": q, "k": k, "v": v, **self._inside(coefficients)}
         dtype = v.dtype
-        if dtype in (torch.float16, torch.bfloat16) and form != "triton":
-            vectors = {name: x.float() for name, x in vectors.items()}
+        if form != "triton":
+            vectors = of_one_type(vectors, v)
         state = dict(initial_state or {})
         between: States = {}
-        if states_at is not None:
-            packed = cu_seqlens is not None
-            ends = boundaries.checked(self.signature, states_at, q.shape[1], packed=packed)
-            out, final, between = call.bounded(vectors, state, ends, mask, cu_seqlens)
-        elif cu_seqlens is not None:
-            out, final = call.documents(vectors, state, cu_seqlens, ending=output_final_state)
-        elif mask is not None and mask.shape[0]:
-            ending = output_final_state or host_reads()
-            padded = call.masked if ending else call.masked_output
-            out, final = padded(vectors, state, mask)
-        else:
-            out, final = call.batch(vectors, state)
+        with full_precision(v.device.type):
+            if states_at is not None:
+                packed = cu_seqlens is not None
+                ends = boundaries.checked(self.signature, states_at, q.shape[1], packed=packed)
+                out, final, between = call.bounded(vectors, state, ends, mask, cu_seqlens)
+            elif cu_seqlens is not None:
+                out, final = call.documents(vectors, state, cu_seqlens, ending=output_final_state)
+            elif mask is not None and mask.shape[0]:
+                ending = output_final_state or host_reads()
+                padded = call.masked if ending else call.masked_output
+                out, final = padded(vectors, state, mask)
+            else:
+                out, final = call.batch(vectors, state)
         if debugging() and host_reads():
             check_output(self.signature, out)
         told = None
@@ -170,12 +172,11 @@ class Operator:
         """Return the state before a document's first token, of which the arguments are, T = 1."""
         check(self.signature, q, k, v, coefficients, None, None)
         check_params(self.signature, params or {}, {}, q, k, v)
-        vectors = {"q": q, "k": k, "v": v, **self._inside(coefficients)}
-        if v.dtype in (torch.float16, torch.bfloat16):
-            vectors = {name: x.float() for name, x in vectors.items()}
+        vectors = of_one_type({"q": q, "k": k, "v": v, **self._inside(coefficients)}, v)
         params = params or {}
-        run = Run(_Call(self, "auto", None, params), vectors, {})
-        found = run.before({name: x[:, :0] for name, x in vectors.items()})
+        with full_precision(v.device.type):
+            run = Run(_Call(self, "auto", None, params), vectors, {})
+            found = run.before({name: x[:, :0] for name, x in vectors.items()})
         return owned(self.signature, found, vectors, params)
 
     def _inside(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -220,13 +221,9 @@ class Operator:
         given = readable(
             self.signature, q, state, sizes, params or {}, coefficients, self.reading
         )  # fmt: skip
-        if q.dtype in (torch.float16, torch.bfloat16):
-            given = {name: x.float() for name, x in given.items()}
-        return (
-            _Call(self, "auto", None, params or {})
-            .read(self.reader, self._inside(given), dict(state))
-            .to(q.dtype)
-        )
+        call, inside = _Call(self, "auto", None, params or {}), self._inside(of_one_type(given, q))
+        with full_precision(q.device.type):
+            return call.read(self.reader, inside, dict(state)).to(q.dtype)
 
 
 @dataclass(frozen=True)

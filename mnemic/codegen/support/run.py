@@ -13,6 +13,7 @@ from .given import Given, turned
 from .launched import Form as Fused
 from .launched import fainter, form_of, tracked
 from .lengths import FAINTEST
+from .norms import of_one_type
 from .place import Place
 from .signature import State
 from .sizes import eval_size
@@ -298,8 +299,7 @@ class Run(Given):
         rows that stand at different positions, each by themselves."""
         form = "chunk" if self.call.operator.chunk is not None else "recurrent"
         versions.replaced(self.signature.name, reason, f"PyTorch's {form} form runs instead")
-        short = (torch.float16, torch.bfloat16)
-        vectors = {n: x.float() if x.dtype in short else x for n, x in self.vectors.items()}
+        vectors = of_one_type(self.vectors, self.like)
         call = self.call.of(form)
         if self.documents is not None:
             return call.documents(vectors, self.state, self.documents.ends)

@@ -214,13 +214,16 @@ def _interactions(cells: Mapping[Levels, Seeds]) -> Iterator[Interaction]:
 def _squares(
     cells: Mapping[Levels, Seeds], i: int, j: int
 ) -> Iterator[tuple[tuple[str, str], list[float]]]:
-    """Yield every matched square's two changes and (y₁₁ − y₀₁) − (y₁₀ − y₀₀) on each seed."""
+    """Yield every matched square's two changes and (y₁₁ − y₀₁) − (y₁₀ − y₀₀) on each seed.
+
+    Each square once: read the other way round on one axis it says the same with the other sign.
+    """
     groups = defaultdict[Levels, dict[tuple[str, str], Seeds]](dict)
     for at, seeds in cells.items():
         groups[(*at[:i], *at[i + 1 : j], *at[j + 1 :])][at[i], at[j]] = seeds
     for group in groups.values():
         for (a, b), (c, d) in combinations(sorted(group), 2):
-            if a == c or b == d or (a, d) not in group or (c, b) not in group:
+            if a == c or b >= d or (a, d) not in group or (c, b) not in group:
                 continue
             four = [group[corner] for corner in ((a, b), (c, b), (a, d), (c, d))]
             common = sorted(set.intersection(*(set(seeds) for seeds in four)))

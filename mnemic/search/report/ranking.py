@@ -91,7 +91,10 @@ def front(points: Sequence[Ranked], objectives: Sequence[str]) -> list[Ranked]:
 
 
 def verdict(points: Sequence[tuple[str, Interval]], confidence: float = 0.95) -> str:
-    """Say whether the best is a winner: above the second with confidence.
+    """Say whether the best is a winner: above each of the others with confidence.
+
+    The second in order is not always the nearest: a mean that seeds tell less well may lie lower,
+    and the best be no more above it.
 
     >>> verdict([("a", interval([0.9, 0.91, 0.92])), ("b", interval([0.1, 0.11, 0.12]))])
     'a wins: 0.910 ± 0.025 against 0.110 ± 0.025 of b, apart with 95 % confidence'
@@ -101,13 +104,15 @@ def verdict(points: Sequence[tuple[str, Interval]], confidence: float = 0.95) ->
     best, *rest = sorted(points, key=lambda pair: -pair[1].mean)
     if not rest:
         return f"{best[0]} alone came to the last rung, with {best[1]}"
-    second = rest[0]
-    shown = f"{best[1]} against {second[1]} of {second[0]}"
-    if best[1].seeds < 2 or second[1].seeds < 2:
+    near = [pair for pair in rest if not above(best[1], pair[1], confidence)]
+    name, other = (near or rest)[0]
+    shown = f"{best[1]} against {other} of {name}"
+    if best[1].seeds < 2 or other.seeds < 2:
         return f"no winner is called on one seed: {best[0]} has {shown}"
-    if above(best[1], second[1], confidence):
+    if not near:
         return f"{best[0]} wins: {shown}, apart with 95 % confidence"
-    return f"{best[0]} is best but not told apart from the next: {shown}"
+    which = "the next" if near[0] is rest[0] else "all others"
+    return f"{best[0]} is best but not told apart from {which}: {shown}"
 
 
 def beaten(

@@ -49,6 +49,16 @@ def test_a_winner_is_called_only_where_means_are_apart():
     assert "one seed" in verdict([("a", high), ("b", interval([0.5]))])
 
 
+def test_a_winner_is_above_all_others_and_not_the_second_alone():
+    high, second, wide = (interval(x) for x in ([0.9, 0.91, 0.92], [0.85, 0.851, 0.852],
+                                                [0.6, 0.95, 0.97]))  # fmt: skip
+    assert verdict([("a", high), ("b", second)]).startswith("a wins")
+    told = verdict([("a", high), ("b", second), ("c", wide)])
+    assert told.startswith("a is best but not told apart from all others: 0.910")
+    assert told.endswith("of c")
+    assert "one seed" in verdict([("a", high), ("b", second), ("c", interval([0.5]))])
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_means_are_apart_as_scipy_says(seed):
     rng = random.Random(seed)
