@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mnemic.cli.arguments import AsJson, SpecArgument
-from mnemic.cli.output import console, echo, print_json, raw, to_stderr
+from mnemic.cli.output import console, echo, going_on, print_json, raw, to_stderr
 from mnemic.cli.overrides import BlockOption, Device, Rates, Seeds, numbers, overridden
 from mnemic.cli.pages import PAGE, demand_ending, write_page
 from mnemic.errors import Issue, UsageError, format_issue, nearest
@@ -118,9 +118,10 @@ def _measure(
     if asked.report:
         entries = read_measured(space, tuple(made), asked.folder, made=made)
     else:
-        entries = leaderboard(
-            space, tuple(made), asked.folder, to_stderr, asked.again, made=made, jobs=asked.jobs
-        )  # fmt: skip
+        with going_on(asked.folder):
+            entries = leaderboard(
+                space, tuple(made), asked.folder, to_stderr, asked.again, made=made, jobs=asked.jobs
+            )  # fmt: skip
     first, *others = entries
     told = effects(first, list(zip(found, others, strict=True)))
     text = page(space, first, told, dropped)

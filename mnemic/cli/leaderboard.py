@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from mnemic.cli.arguments import AsJson, complete_name
-from mnemic.cli.output import echo, print_json, raw, to_stderr
+from mnemic.cli.output import echo, going_on, print_json, raw, to_stderr
 from mnemic.cli.overrides import BlockOption, Budget, Device, Rates, Seeds, numbers, overridden
 from mnemic.cli.pages import PAGE, demand_ending, write_page
 from mnemic.errors import InvalidSpec, Issue, UsageError
@@ -131,7 +131,8 @@ def _entries(
 
     if report:
         return read_measured(space, names, folder, results)
-    return leaderboard(space, names, folder, to_stderr, again, results, jobs=jobs)
+    with going_on(folder):
+        return leaderboard(space, names, folder, to_stderr, again, results, jobs=jobs)
 
 
 def _demand_seeds(space: "Space") -> None:

@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from mnemic.errors import InvalidSpec, MnemicError
@@ -33,6 +34,17 @@ def echo(text: str) -> None:
 def to_stderr(text: str) -> None:
     """Print a message for people, with ``mnemic:`` before it."""
     print(folded(f"mnemic: {text}", width(sys.stderr)), file=sys.stderr)
+
+
+@contextmanager
+def going_on(folder: Path) -> Iterator[None]:
+    """Say, where Ctrl-C ends what is within, that the same command goes on in the folder."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        to_stderr(f"{folder}: what is finished is kept, what was in progress is done again: "
+                  "the same command goes on")  # fmt: skip
+        raise
 
 
 def width(stream: TextIO) -> int | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mnemic.cli.arguments import AsJson
-from mnemic.cli.output import console, echo, print_json, to_stderr
+from mnemic.cli.output import console, echo, going_on, print_json, to_stderr
 from mnemic.cli.overrides import BlockOption, Budget, Device, overridden
 from mnemic.cli.search_progress import followed
 from mnemic.errors import Issue, UsageError, format_issue, nearest
@@ -116,6 +116,7 @@ def search(
         raise UsageError(f"--grace: read {grace}, must be above --heartbeat, {heartbeat}")
     beat = Beat(heartbeat, grace)
     with (
+        going_on(folder),
         told_when_lost(),
         closing(open_search(read, folder, storage, beat, to_stderr)) as opened,
     ):
@@ -153,13 +154,8 @@ def _work(opened: "Search", jobs: int) -> "Done":
     from mnemic.search.study.worker import work_on
 
     _stoppable()
-    try:
-        with followed(opened):
-            return work_on(opened, jobs)
-    except KeyboardInterrupt:
-        to_stderr(f"{opened.folder}: what is finished is kept, what was in progress is done again: "
-                  "the same command goes on")  # fmt: skip
-        raise
+    with followed(opened):
+        return work_on(opened, jobs)
 
 
 def _stoppable() -> None:
@@ -254,7 +250,7 @@ def _tell(
         print_json({**summary.to_json(), "reason": done.reason if done else None})
         return
     if done is not None:
-        echo(f"{done.trials} trials in {done.seconds:.0f} s here; stopped: {done.reason}")
+        echo(f"{done.trials} trials in {done.seconds:.0f} s here; over, with {done.reason}")
     echo("ends: " + ", ".join(f"{kind} {n}" for kind, n in summary.ends.items()))
     for place, point in enumerate(summary.best[:5], 1):
         echo(_row(place, point))

@@ -101,11 +101,13 @@ def _unknown_key(error: ErrorDetails, place: Place, shape: Shape, layers: Layers
 
 def _elsewhere(issue: Issue, key: str, place: str) -> Issue:
     """Return the issue of an unknown key with where in a spec it belongs, as far as that is known:
-    the kinds that have it here, a key that is spelt almost so, else another place."""
+    the kinds that have it here, a key that is spelt almost so, the top, else another place."""
     kinds = kinds_with(place)
     if kinds:
         return replace(issue, nearest=None, hint=f"'{key}' is an option of {' and '.join(kinds)}")
     close = nearest(key, issue.allowed, ALMOST)
+    if close is None and home(key) == key:
+        return replace(issue, nearest=None, hint=f"'{key}' stands at the top of a spec")
     return replace(issue, nearest=close or home(key) or issue.nearest or home_of_part(key))
 
 

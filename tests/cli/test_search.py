@@ -8,6 +8,7 @@ from shutil import copytree
 import pytest
 
 from mnemic.cli.search import _arguments
+from mnemic.search.report import leaderboard, write
 from mnemic.search.study import budget, worker
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "search"
@@ -163,13 +164,25 @@ def test_a_leaderboard_in_one_block(mnemic, space, tmp_path):
     assert (refused.code, "differs in spec.block" in refused.err) == (2, True)
 
 
-def test_an_interrupted_search_says_how_it_goes_on(mnemic, space, tmp_path, monkeypatch):
-    def stopped(*_):
+@pytest.mark.parametrize(
+    ("where", "command"),
+    [
+        ((worker, "work_on"), ("search",)),
+        ((write, "confirm_best"), ("search", "--report", "--confirm")),
+        ((leaderboard, "leaderboard"), ("leaderboard",)),
+        ((leaderboard, "leaderboard"), ("ablate", "deltanet", "--axes", "order")),
+    ],
+)
+def test_an_interrupted_search_says_how_it_goes_on(
+    mnemic, space, tmp_path, monkeypatch, where, command
+):
+    def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(worker, "work_on", stopped)
+    monkeypatch.setattr(*where, stopped)
     run = tmp_path / "run"
-    done = mnemic("search", space, "--run", run)
+    given = () if command[0] == "ablate" else (space,)
+    done = mnemic(command[0], *given, *command[1:], "--run", run)
     assert (done.code, done.out) == (130, "")
     told = f"mnemic: {run}: what is finished is kept, what was in progress is done again: "
     assert done.err.endswith(f"{told}the same command goes on\nmnemic: interrupted\n")

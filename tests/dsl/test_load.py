@@ -171,6 +171,11 @@ def test_a_key_at_a_wrong_place_is_told_its_own(key: str, told: str | None) -> N
             " ('delta' is an option of huber)",
         ),
         (
+            "name: x\nbias: {expr: e**2, name: mine}\n",
+            "x.yaml:2:22: bias.name: unknown key: read 'name', allowed: kind, expr, smooth"
+            " ('name' stands at the top of a spec)",
+        ),
+        (
             "name: x\nbias: {huber: 2}\n",
             "x.yaml:2:7: bias: a mapping without 'kind': allowed: dot, l2, lp, huber, robust,"
             " quantile, expr (a kind is told by its word: {kind: huber, ...})",

@@ -155,7 +155,12 @@ def _death(code: int, memory: float, log: Path) -> Failure:
 def _call(
     theirs: Connection, function: Callable[..., Any], arguments: Any, memory: float, log: str
 ) -> None:
-    """Call a function in the process and send the result; exceptions not ours end it."""
+    """Call a function in the process and send the result; exceptions not ours end it.
+
+    The process is in a group of its own: a terminal sends Ctrl-C to the whole group, and the
+    program that asked sends it on, so that the process would hear it twice and could not save.
+    """
+    os.setpgrp()
     _print_to(log)
     threading.Thread(target=_follow, args=(theirs,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it

@@ -68,6 +68,14 @@ def test_an_interrupted_process_may_save(tmp_path):
     assert time.monotonic() - began < 8
 
 
+def test_a_process_hears_ctrl_c_of_a_terminal_only_from_us(tmp_path):
+    """It is in a group of its own: the second of two would keep a training run from saving."""
+    found = told(tmp_path, deeds.group)
+    assert isinstance(found, Answer)
+    pid, group = found.value
+    assert pid == group != os.getpgrp()
+
+
 def test_a_process_has_huge_pages_and_ours_keeps_its_own(tmp_path, monkeypatch):
     monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
     assert told(tmp_path, os.getenv, "GLIBC_TUNABLES") == Answer("glibc.malloc.hugetlb=1")
