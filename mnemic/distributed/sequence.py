@@ -29,6 +29,9 @@ class AlongSequence(nn.Module):
         layer: of a compiled rule, with the same parameters in every process.
         group: the processes; ``None`` for all.
         call: how the layer is called, where that is not as a module.
+
+    Raises:
+        ValueError: ``layer`` is no module.
     """
 
     def __init__(
@@ -38,6 +41,9 @@ class AlongSequence(nn.Module):
         call: Callable[..., Any] | None = None,
     ) -> None:
         super().__init__()
+        if not isinstance(layer, nn.Module):
+            read = f"{type(layer).__name__} {layer!r}"
+            raise ValueError(f"layer: read {read}, a layer of a compiled rule is needed")
         self.layer, self.line = layer, Line(group)
         self.call = layer if call is None else call
         self.shapes: dict[Any, dict[str, Shape]] = {}

@@ -267,6 +267,49 @@ def test_wrong_slots_are_told(indices: Any, told: str) -> None:
         layer.advance(tokens(2), pool, indices=indices)
 
 
+STATES = [
+    (torch.tensor([1, 0]), r"index: read torch.int64 \[2\], torch.int32 or torch.int64 \[3\]"),
+    (torch.tensor([-1, 0, 0]), r"read \[-1, 0, 0\], numbers of states from 0 to 4 are allowed"),
+    (torch.tensor([5, 0, 0]), r"index: read \[5, 0, 0\]"), ([4, 1, 0], "index: read list"),
+    (torch.tensor([[4, 1, 0]]), r"index: read torch.int64 \[1, 3\]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("index", "told"), STATES)
+def test_wrong_numbers_of_states_are_told(index: Any, told: str) -> None:
+    layer = layer_of("gated-deltanet")
+    _, states = layer(tokens(3, 4), states_at=range(5))
+    with pytest.raises(ValueError, match=told):
+        layer.state_at(states, index)
+
+
+def test_a_row_for_every_slot() -> None:
+    layer = layer_of("gated-deltanet")
+    _, state = layer(tokens(3, 4), output_state=True)
+    pool = layer.pool(state, 8)
+    with pytest.raises(
+        ValueError, match=r"\['W'\]: read shape \[3, 2, 8, 8\], expected \[2, …\]: a"
+    ):
+        layer.put(pool, torch.tensor([6, 0]), state)
+    assert not any(p.any() for p in pool.values())
+    with pytest.raises(ValueError, match="indices: read list, a torch"):
+        layer.put(pool, [6, 0, 3], state)
+    with pytest.raises(ValueError, match="indices: read list"):
+        layer.take(pool, [6])
+    with pytest.raises(ValueError, match=r"expected \[3, …\]: indices= names the slots of a pool"):
+        layer.advance(tokens(3), pool)
+
+
+@pytest.mark.parametrize("slots", [0, -1, 2.5, True])
+def test_a_pool_has_a_slot_at_least(slots: Any) -> None:
+    layer = layer_of("gated-deltanet")
+    _, state = layer(tokens(1, 3), output_state=True)
+    with pytest.raises(ValueError, match=f"slots: read {slots}, a whole number of at least 1"):
+        layer.pool(state, slots)
+    with pytest.raises(ValueError, match="tokens: read -1, a whole number of at least 0"):
+        layer.pool(state, 2, tokens=-1)
+
+
 # -- 16 bits -----------------------------------------------------------------------------------
 
 

@@ -167,6 +167,11 @@ def recomputed() -> str:
 
 
 @pytest.mark.full
+def test_a_name_is_no_layer() -> None:
+    with pytest.raises(ValueError, match="layer: read str 'gated-deltanet', a layer of a compiled"):
+        along_sequence("gated-deltanet")  # type: ignore[arg-type]
+
+
 def test_a_call_on_the_way_back_is_refused(tmp_path: Path) -> None:
     for told in in_processes(1, tmp_path, recomputed):
         assert "leave the layer out of torch.utils.checkpoint" in told

@@ -8,6 +8,8 @@ from torch import Tensor
 
 from . import kept
 from .arguments import fail
+from .indices import check as check_indices
+from .indices import check_range
 from .signature import Signature
 
 States = dict[str, Tensor]
@@ -91,7 +93,16 @@ def stacked(signature: Signature, states: Sequence[States]) -> States:
     return {n: x.unflatten(0, (count, -1)).transpose(0, 1) for n, x in joined.items()}
 
 
-def chosen(states: States, index: Tensor) -> States:
-    """Pick each row's own of states [B, n, …], by its number [B]: → [B, …]."""
+def chosen(signature: Signature, states: States, index: Tensor) -> States:
+    """Pick each row's own of states [B, n, …], by its number [B]: → [B, …].
+
+    Raises ``ArgumentError`` unless every row has a number, from 0 to n − 1.
+    """
+    like = next(iter(states.values()), None)
+    check_indices(signature, "index", index, None if like is None else like.shape[0])
+    if like is not None:
+        last = like.shape[1] - 1
+        check_range(signature, "index", index, (index >= 0) & (index <= last),
+                    f"numbers of states from 0 to {last} are allowed")  # fmt: skip
     rows = torch.arange(index.shape[0], device=index.device)
     return {name: x[rows, index] for name, x in states.items()}

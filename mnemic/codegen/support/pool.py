@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from . import kept
-from .arguments import fail
+from .arguments import fail, not_a_tensor
 from .buffers import debugging
+from .indices import check as check_indices
+from .indices import check_range
 from .signature import Signature
 
 States = dict[str, Tensor]
@@ -44,7 +46,14 @@ class Places:
 
 def made(signature: Signature, state: Mapping[str, Tensor], slots: int, tokens: int) -> States:
     """Return an empty pool of so many slots for states like one, with room for the pairs of so
-    many tokens where pairs are kept."""
+    many tokens where pairs are kept.
+
+    Raises ``ArgumentError`` unless there is a slot at least, and no number below 0.
+    """
+    for what, number, least in (("slots", slots, 1), ("tokens", tokens, 0)):
+        if not isinstance(number, int) or isinstance(number, bool) or number < least:
+            need = f"a whole number of at least {least} is needed"
+            raise fail(signature, f"{what}: read {number!r}, {need}")
     axes = {s.name: s.axes for s in kept.names(signature)}
     room = max(tokens * signature.steps, 0)
     room = min(room, signature.span - 1) if signature.span else room
@@ -58,31 +67,36 @@ def made(signature: Signature, state: Mapping[str, Tensor], slots: int, tokens: 
     return found
 
 
-def check(signature: Signature, pool: Mapping[str, Tensor], indices: Tensor, rows: int) -> None:
-    """Raise ``ArgumentError`` unless each slot [B] is a slot of its own in the pool, or PAD.
+def check(
+    signature: Signature, pool: Mapping[str, Tensor], indices: Tensor, rows: int | None = None
+) -> None:
+    """Raise ``ArgumentError`` unless each of ``indices``, [rows], is a slot of its own, or PAD.
 
-    On a device numbers are not read: there it makes sure that they are slots itself, and looks
-    for two rows of one slot in debug mode only.
+    On a device two rows of one slot are looked for in debug mode only.
     """
     like = next(iter(pool.values()), None)
-    if not isinstance(indices, Tensor):
-        raise fail(signature, f"indices: read {type(indices).__name__}, a torch.Tensor is needed")
-    if indices.dtype not in (torch.int32, torch.int64) or tuple(indices.shape) != (rows,):
-        shown = f"{indices.dtype} {list(indices.shape)}"
-        raise fail(signature, f"indices: read {shown}, torch.int32 or torch.int64 [{rows}] needed")
+    check_indices(signature, "indices", indices, rows)
     if like is None:
         raise fail(signature, "indices: the pool has no states; layer.pool makes one")
     if indices.device != like.device:
         raise fail(signature, f"indices: read device {indices.device}, states are on {like.device}")
     slots = like.shape[0]
     inside = (indices >= PAD) & (indices < slots)
-    if indices.device.type != "cpu" and not debugging():
-        torch._assert_async(inside.all(), f"indices must be {PAD} or slots from 0 to {slots - 1}")
-        return
-    told = f"{PAD} or slots from 0 to {slots - 1} are allowed, each once"
-    live = indices[indices != PAD]
-    if not bool(inside.all()) or live.unique().numel() != live.numel():
-        raise fail(signature, f"indices: read {indices.tolist()}, {told}")
+    if indices.device.type == "cpu" or debugging():
+        live = indices[indices != PAD]
+        inside &= live.unique().numel() == live.numel()
+    allowed = f"{PAD} or slots from 0 to {slots - 1} are allowed, each once"
+    check_range(signature, "indices", indices, inside, allowed)
+
+
+def check_rows(signature: Signature, state: Mapping[str, Tensor], rows: int, why: str) -> None:
+    """Raise ``ArgumentError`` unless each state has so many rows; ``why`` they must."""
+    for name, x in state.items():
+        if not isinstance(x, Tensor):
+            raise fail(signature, f"state['{name}']: {not_a_tensor(x)}")
+        if x.ndim and x.shape[0] != rows:
+            shown = f"read shape {list(x.shape)}, expected [{rows}, …]"
+            raise fail(signature, f"state['{name}']: {shown}: {why}")
 
 
 def idle(places: Places) -> bool:

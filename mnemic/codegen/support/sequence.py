@@ -163,8 +163,9 @@ class SequenceLayer(Pickled, nn.Module):
         return boundaries.in_parts(part, self.signature, ends, x.shape[1], state)
 
     def state_at(self, states: Mapping[str, Tensor], index: Tensor) -> States:
-        """Pick each row's own, by number [B], of the states [B, n, …] that ``states_at`` gave."""
-        return boundaries.chosen(dict(states), index)
+        """Pick each row's own, by number [B] from 0, of the states [B, n, …] that ``states_at``
+        gave. Raises ``ValueError`` for other numbers."""
+        return boundaries.chosen(self.signature, dict(states), index)
 
     def _padded(
         self, x: Tensor, state: Mapping[str, Tensor], mask: Tensor, form: str, *, ending: bool
@@ -223,6 +224,7 @@ class SequenceLayer(Pickled, nn.Module):
             return self._advanced(x_t, state, indices, form)
         kept_in.check_kept(self.signature, state)
         check_apart(self.signature, state, self.params())
+        pool.check_rows(self.signature, state, len(x_t), "indices= names the slots of a pool")
         with torch.no_grad():
             y, after = self.step(x_t, state, form=form)
             for name, x in after.items():
@@ -252,14 +254,16 @@ class SequenceLayer(Pickled, nn.Module):
         return pool.made(self.signature, state, slots, tokens)
 
     def take(self, states: States, indices: Tensor) -> States:
-        """Return the states in slots of a pool, [B, …]; −1 takes that of another row."""
-        pool.check(self.signature, states, indices, indices.shape[0])
+        """Return the states in slots of a pool, [B, …]; of a row with −1 some numbers, which mean
+        nothing."""
+        pool.check(self.signature, states, indices)
         return pool.taken(states, pool.Places.of(indices))
 
     @torch.no_grad()
     def put(self, states: States, indices: Tensor, state: Mapping[str, Tensor]) -> None:
         """Write the states of rows, [B, …], into slots of a pool; −1 writes nothing."""
-        pool.check(self.signature, states, indices, indices.shape[0])
+        pool.check(self.signature, states, indices)
+        pool.check_rows(self.signature, state, len(indices), "a slot, or −1, for every row")
         pool.put(self.signature, states, pool.Places.of(indices), state)
 
     def _check(self, x: Tensor, state: Any, mask: Tensor | None, cu_seqlens: Tensor | None) -> None:

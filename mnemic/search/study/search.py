@@ -231,6 +231,7 @@ def open_search(
         if READY in study.user_attrs:
             search.bounds = _bounds(search)
         else:
+            tell("before the first trial: the costs of the reference and of some points")
             _prepare(search)
     except BaseException:
         give_back(kept)
