@@ -172,7 +172,7 @@ def test_a_key_at_a_wrong_place_is_told_its_own(key: str, told: str | None) -> N
         ),
         (
             "name: x\nbias: {expr: e**2, name: mine}\n",
-            "x.yaml:2:22: bias.name: unknown key: read 'name', allowed: kind, expr, smooth"
+            "x.yaml:2:20: bias.name: unknown key: read 'name', allowed: kind, expr, smooth"
             " ('name' stands at the top of a spec)",
         ),
         (
