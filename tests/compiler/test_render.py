@@ -138,6 +138,8 @@ def test_a_notebook_shows_the_equations() -> None:
 def test_a_rule_is_printed_as_its_derivation_and_named_in_a_line(entries: dict[str, Any]) -> None:
     found = rule(**entries)
     assert str(found) == to_text(found)
+    assert "\nDerivation\n" in str(found)
+    assert "\nRule\n" in str(found)
     assert repr(found) == f"{type(found).__name__}('mine', {found.structure.kind!r})"
 
 

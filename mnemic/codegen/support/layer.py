@@ -206,7 +206,7 @@ class MemoryLayer(SequenceLayer):
             pool.check(self.signature, state, indices, x.shape[0])
             places = pool.Places.of(indices)
             return step.run_in(self, kernel, x, state, places, indices)[:, 0]
-        pool.check_rows(self.signature, state, len(x_t), "indices= names the slots of a pool")
+        pool.check_rows(self.signature, state, len(x_t), ": indices= names the slots of a pool")
         return step.run(self, kernel, x, state, in_place=True)[0][:, 0]
 
     def arguments(self, x: Tensor) -> States:

@@ -89,14 +89,14 @@ def check(
     check_range(signature, "indices", indices, inside, allowed)
 
 
-def check_rows(signature: Signature, state: Mapping[str, Tensor], rows: int, why: str) -> None:
-    """Raise ``ArgumentError`` unless each state has so many rows; ``why`` they must."""
+def check_rows(signature: Signature, state: Mapping[str, Tensor], rows: int, why: str = "") -> None:
+    """Raise ``ArgumentError`` unless each state has so many rows; its message ends in ``why``."""
     for name, x in state.items():
         if not isinstance(x, Tensor):
             raise fail(signature, f"state['{name}']: {not_a_tensor(x)}")
         if x.ndim and x.shape[0] != rows:
             shown = f"read shape {list(x.shape)}, expected [{rows}, …]"
-            raise fail(signature, f"state['{name}']: {shown}: {why}")
+            raise fail(signature, f"state['{name}']: {shown}{why}")
 
 
 def idle(places: Places) -> bool:

@@ -224,7 +224,7 @@ class SequenceLayer(Pickled, nn.Module):
             return self._advanced(x_t, state, indices, form)
         kept_in.check_kept(self.signature, state)
         check_apart(self.signature, state, self.params())
-        pool.check_rows(self.signature, state, len(x_t), "indices= names the slots of a pool")
+        pool.check_rows(self.signature, state, len(x_t), ": indices= names the slots of a pool")
         with torch.no_grad():
             y, after = self.step(x_t, state, form=form)
             for name, x in after.items():
@@ -263,7 +263,7 @@ class SequenceLayer(Pickled, nn.Module):
     def put(self, states: States, indices: Tensor, state: Mapping[str, Tensor]) -> None:
         """Write the states of rows, [B, …], into slots of a pool; −1 writes nothing."""
         pool.check(self.signature, states, indices)
-        pool.check_rows(self.signature, state, len(indices), "a slot, or −1, for every row")
+        pool.check_rows(self.signature, state, len(indices), ": a slot, or −1, for every row")
         pool.put(self.signature, states, pool.Places.of(indices), state)
 
     def _check(self, x: Tensor, state: Any, mask: Tensor | None, cu_seqlens: Tensor | None) -> None:
@@ -286,12 +286,7 @@ class SequenceLayer(Pickled, nn.Module):
             read = type(state).__name__
             raise fail(told, f"state: read {read}, what an earlier call gave is needed")
         rows = x.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
-        for name, found in (state or {}).items():
-            if not isinstance(found, Tensor):
-                raise fail(told, f"state['{name}']: {not_a_tensor(found)}")
-            if found.ndim and found.shape[0] != rows:
-                shown = f"read shape {list(found.shape)}, expected [{rows}, …]"
-                raise fail(told, f"state['{name}']: {shown}")
+        pool.check_rows(told, state or {}, rows)
 
     def _check_token(self, x_t: Tensor) -> None:
         if not isinstance(x_t, Tensor):
