@@ -40,7 +40,7 @@ def jobs(space: Space, asked: argparse.Namespace) -> Iterator[Job]:
         model = model.model_copy(update={"dim": asked.dim})
     known = done(asked.done) if asked.done else set()
     first, last = map(int, asked.seeds.split(":")) if asked.seeds else (0, rung.seeds)
-    place = Place(asked.device, settings.limits.memory)
+    place = Place(asked.device, settings.limits.memory, asked.compile)
     budget = Budget(model, settings.training, steps)
     for name in asked.specs:
         spec = by_hand(space, name)
@@ -99,6 +99,7 @@ def main() -> int:
     parser.add_argument("--block")
     parser.add_argument("--tasks", nargs="+")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--seeds", metavar="FIRST:END")

@@ -7,7 +7,15 @@ import typer
 
 from mnemic.cli.arguments import AsJson, SpecArgument
 from mnemic.cli.output import console, echo, going_on, print_json, raw, to_stderr
-from mnemic.cli.overrides import BlockOption, Device, Rates, Seeds, numbers, overridden
+from mnemic.cli.overrides import (
+    BlockOption,
+    CompileSteps,
+    Device,
+    Rates,
+    Seeds,
+    numbers,
+    overridden,
+)
 from mnemic.cli.pages import PAGE, demand_ending, write_page
 from mnemic.errors import Issue, UsageError, format_issue, nearest
 
@@ -53,6 +61,7 @@ def ablate(
     run: Run = None,
     out: Out = None,
     device: Device = None,
+    compile_steps: CompileSteps = False,
     jobs: Jobs = 1,
     again: Again = False,
     report: Report = False,
@@ -79,7 +88,8 @@ def ablate(
 
     demand_ending(out, PAGE)
     asked = load_space(space) if space else default_space()
-    read = overridden(asked, None, numbers(rates), seeds, device=device)
+    read = overridden(asked, None, numbers(rates), seeds, device=device,
+                      compile=compile_steps or None)  # fmt: skip
     read = read if block is None else with_block(read, block)
     chosen = _chosen(axes)
     if not (list_ or report):

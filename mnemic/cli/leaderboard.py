@@ -9,7 +9,16 @@ import typer
 
 from mnemic.cli.arguments import AsJson, complete_name
 from mnemic.cli.output import echo, going_on, print_json, raw, to_stderr
-from mnemic.cli.overrides import BlockOption, Budget, Device, Rates, Seeds, numbers, overridden
+from mnemic.cli.overrides import (
+    BlockOption,
+    Budget,
+    CompileSteps,
+    Device,
+    Rates,
+    Seeds,
+    numbers,
+    overridden,
+)
 from mnemic.cli.pages import PAGE, demand_ending, write_page
 from mnemic.errors import InvalidSpec, Issue, UsageError
 
@@ -61,6 +70,7 @@ def leaderboard(
     seeds: Seeds = None,
     again: Again = False,
     device: Device = None,
+    compile_steps: CompileSteps = False,
     jobs: Jobs = 1,
     report: Report = False,
     as_json: AsJson = False,
@@ -90,7 +100,8 @@ def leaderboard(
     from mnemic.search.space.space import load_space
 
     demand_ending(out, PAGE)
-    read = overridden(load_space(space), budget, numbers(rates), seeds, device=device)
+    read = overridden(load_space(space), budget, numbers(rates), seeds, device=device,
+                      compile=compile_steps or None)  # fmt: skip
     folder = run or Path("runs") / read.name
     asked = specs or names()
     packaged: list[Entry] = []

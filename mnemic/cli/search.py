@@ -10,7 +10,7 @@ import typer
 
 from mnemic.cli.arguments import AsJson
 from mnemic.cli.output import console, echo, going_on, print_json, to_stderr
-from mnemic.cli.overrides import BlockOption, Budget, Device, overridden
+from mnemic.cli.overrides import BlockOption, Budget, CompileSteps, Device, overridden
 from mnemic.cli.search_progress import followed
 from mnemic.errors import Issue, UsageError, format_issue, nearest
 
@@ -67,6 +67,7 @@ def search(
     trials: Trials = None,
     sampler: Sampler = None,
     device: Device = None,
+    compile_steps: CompileSteps = False,
     jobs: Jobs = 1,
     report: Report = False,
     confirm: Confirm = False,
@@ -96,7 +97,7 @@ def search(
     """
     from mnemic.models.device import CPU, OF_SPACE, demand_device
 
-    read = _space(space, block, budget, trials, sampler, device)
+    read = _space(space, block, budget, trials, sampler, device, compile_steps)
     if preview:
         _preview(read, samples, as_json)
         return
@@ -136,7 +137,7 @@ class Cluster:
 
 def _space(
     path: str, block: str | None, budget: list[str] | None, trials: int | None,
-    sampler: str | None, device: str | None,
+    sampler: str | None, device: str | None, compile_steps: bool,
 ) -> "Space":  # fmt: skip
     """Load the space, with what the command overrides."""
     from mnemic.search.space.one_block import with_block
@@ -146,7 +147,8 @@ def _space(
     if sampler is not None and sampler not in SAMPLERS:
         issue = Issue("", "--sampler", sampler, SAMPLERS, nearest(sampler, SAMPLERS))
         raise UsageError(format_issue(issue))
-    read = overridden(load_space(path), budget, trials=trials, sampler=sampler, device=device)
+    read = overridden(load_space(path), budget, trials=trials, sampler=sampler, device=device,
+                      compile=compile_steps or None)  # fmt: skip
     return read if block is None else with_block(read, block)
 
 

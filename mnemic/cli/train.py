@@ -155,7 +155,7 @@ Checkpointing = Annotated[
 ]
 CompileModel = Annotated[
     bool,
-    typer.Option("--compile", help="Run the model under torch.compile.", rich_help_panel=OF_TEXT),
+    typer.Option("--compile", help="Train under torch.compile: slow to begin, then faster."),
 ]
 EvalEvery = Annotated[int, typer.Option(help="Steps between evaluations.", rich_help_panel=OF_TEXT)]
 TensorBoard = Annotated[
@@ -258,7 +258,7 @@ def train(
     learned = configured(task, task_option or [], rung)
     chosen = {"steps": steps, "batch": batch, "lr": lr, "stop_at": stop_at}
     given = {**chosen, "time_limit": time_limit, "seed": seed, "threads": threads,
-             "device": demand_device(device)}  # fmt: skip
+             "device": demand_device(device), "compiled": compile_model}  # fmt: skip
     trained = _options(task, given)
     compiled = pipeline.compile(spec)
     folder = run or Path("runs") / f"{compiled.spec.name}-{learned.name}-{seed}"

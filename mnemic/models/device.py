@@ -17,10 +17,12 @@ OF_SPACE: Final = f"search.device, or {OPTION}"
 
 @dataclass(frozen=True)
 class Place:
-    """A device, and how many GiB of its own memory a process may take."""
+    """A device, how many GiB of its own memory a process may take, and whether steps of training
+    run there under torch.compile."""
 
     device: str = CPU
     memory: float = math.inf
+    compiled: bool = False
 
 
 def known() -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +17,7 @@ from mnemic.codegen.support.seeded import reseed, seeded
 from mnemic.errors import CheckFailed, UsageError
 from mnemic.models import curve, result
 from mnemic.models.checkpoint import Checkpoint
+from mnemic.models.compiled import compiled
 from mnemic.models.contract import IGNORED, Batch, Task
 from mnemic.models.device import demand_device
 from mnemic.models.differences import find_differences
@@ -32,6 +33,7 @@ _OWN_FILES = (CHECKPOINT, result.NAME, "curve.csv", "curve.png")
 _TEST_SEED = 0
 
 Existing = Literal["refuse", "resume", "replace"]
+Hidden = Callable[[Tensor], tuple[Tensor, Any]]
 
 
 def train(
@@ -107,6 +109,7 @@ class _Run:
         self.levels, self.level = task.levels, 0
         self.optimizer = _optimizer(model, options)
         self.batches = task.generator(options.seed, "train")
+        self.hidden = compiled(model.hidden) if options.compiled else model.hidden
         self.step = 0
         self.whole = True  # false within a step, when nothing may be saved
         self.losses: list[float] = []
@@ -152,7 +155,7 @@ class _Run:
         self.whole = False
         self.model.train()
         batch = self.levels[self.level].batch(self.batches, self.options.batch, "train")
-        logits, targets = self.answers(batch)
+        logits, targets = self.answers(batch, self.hidden)
         loss = F.cross_entropy(logits, targets)
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -167,12 +170,12 @@ class _Run:
         self.step += 1
         self.whole = True
 
-    def answers(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def answers(self, batch: Batch, hidden: Hidden) -> tuple[Tensor, Tensor]:
         """Return logits [N, vocabulary] and targets [N] of a batch's scored positions alone."""
         inputs, targets = (x.to(self.options.device) for x in (batch.inputs, batch.targets))
         scored = targets != IGNORED
-        hidden, _ = self.model.hidden(inputs)
-        decoded = hidden if self.model.decoder is None else self.model.decoder(hidden)
+        found, _ = hidden(inputs)
+        decoded = found if self.model.decoder is None else self.model.decoder(found)
         return self.model.head(decoded[scored]), targets[scored]
 
     @torch.no_grad()
@@ -183,7 +186,7 @@ class _Run:
         total, count, left = 0.0, 0, self.options.eval_size
         while left > 0:
             size = min(left, self.options.batch)
-            logits, targets = self.answers(task.batch(generator, size, "test"))
+            logits, targets = self.answers(task.batch(generator, size, "test"), self.model.hidden)
             total += task.score(logits, targets) * len(targets)
             count, left = count + len(targets), left - size
         return total / count

@@ -23,12 +23,13 @@ def space(*against: str, **block: object):
 
 @pytest.fixture
 def looked(monkeypatch):
-    """In place of processes: gla has too large a state, dla cannot be built."""
+    """In place of processes: gla has too large a state, dla cannot be built, two are one rule."""
 
     def isolated(function, spec, *arguments, **options):
         if spec.name == "dla":
             return Failure("memory", "out of memory")
-        return Answer(Look("x", "affine", 1, 250 if spec.name == "gla" else 100, 1.0, None))
+        rule = "one" if spec.name in ("titans", "titans-mac") else spec.name
+        return Answer(Look(rule, "affine", 1, 250 if spec.name == "gla" else 100, 1.0, None))
 
     monkeypatch.setattr(module, "isolated", isolated)
 
@@ -36,10 +37,11 @@ def looked(monkeypatch):
 def test_all_are_those_within_the_budget(looked, tmp_path):
     lines: list[str] = []
     found = [spec.name for spec in rivals(space("all"), tmp_path, lines.append)]
-    assert set(names()) - set(found) == {"gla", "dla"}
+    assert set(names()) - set(found) == {"gla", "dla", "titans-mac"}
     assert sorted(lines) == [
         "dla is left out: memory: out of memory",
         "gla is left out: state_bytes 2.5x of the budget",
+        "titans-mac is left out: the same rule as titans in this block",
     ]
 
 
@@ -47,6 +49,12 @@ def test_one_that_is_named_is_taken_as_it_is_and_once(looked, tmp_path):
     found = [spec.name for spec in rivals(space("gla", "all"), tmp_path, lambda line: None)]
     assert found[0] == "gla"
     assert found.count("gla") == 1
+
+
+def test_one_that_is_named_is_compared_with_for_those_of_its_rule(looked, tmp_path):
+    found = [spec.name for spec in rivals(space("titans-mac", "all"), tmp_path, lambda line: None)]
+    assert found[0] == "titans-mac"
+    assert "titans" not in found
 
 
 def test_those_that_the_block_contradicts_are_told(looked, tmp_path):

@@ -15,7 +15,7 @@ SAMPLERS: Final = ("tpe", "gp", "nsga2", "nsga3", "random", "grid")
 COSTS: Final = ("parameters", "state_bytes", "flops", "training_flops", "step_seconds")
 """What is less the better, measured of every point."""
 
-FREE: Final = {"sampler", "seed", "trials", "start", "limits", "confirm", "device"}
+FREE: Final = {"sampler", "seed", "trials", "start", "limits", "confirm", "device", "compile"}
 """Settings under which what was found before still counts."""
 
 Option = bool | int | float | str
@@ -179,6 +179,9 @@ class Settings(Entry):
     limits: Limits = Limits()
     device: str = Field(
         default="cpu", min_length=1, description="that trains, as torch names it: cpu, cuda, cuda:1"
+    )
+    compile: bool = Field(
+        default=False, description="whether steps of training run under torch.compile"
     )
     confirm: Confirm = Confirm()
     rates: Annotated[tuple[Rate, ...], BeforeValidator(_pairs)] = Field(

@@ -7,6 +7,7 @@ hundredths of a second and inherits neither threads nor connections.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -36,6 +37,8 @@ PATIENCE: Final = 10.0
 TURN: Final = 0.2
 """Seconds between looks at the clock."""
 _STARTING: Final = threading.Lock()
+_PATH: Final = re.compile(r"^(\w+\.)+(?=\w+: )")
+"""The module that a traceback's last line begins with, before the exception's name."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +152,7 @@ def _death(code: int, memory: float, log: Path) -> Failure:
         name = signal.Signals(-code).name
         hint = ", perhaps by the system for want of memory" if code == -signal.SIGKILL else ""
         return Failure("crash", f"killed by {name}{hint}")
-    return Failure("crash", last or f"exit code {code}")
+    return Failure("crash", _PATH.sub("", last) or f"exit code {code}")
 
 
 def _call(

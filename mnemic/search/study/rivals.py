@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -24,30 +25,48 @@ ALL = "all"
 def rivals(space: Space, logs: Path, told: Callable[[str], None], jobs: int = 1) -> Iterator[Spec]:
     """Yield each spec that ``confirm: {against: …}`` names, in the space's block.
 
-    ``all`` stands for every packaged spec that fits the block and is within the budget, looked at
-    ``jobs`` at a time; what is left out is told with the reason. A spec that is named itself is
-    taken as it is.
+    ``all`` stands for every packaged spec that fits the block, is within the budget and is another
+    rule there than those before it, looked at ``jobs`` at a time; what is left out is told with the
+    reason. A spec that is named itself is taken as it is.
 
     Raises:
         InvalidSpec: a spec that is named contradicts the space's block.
     """
     given = space.settings.confirm.against
     named = [name for name in given if name != ALL]
-    yield from (by_hand(space, name) for name in named)
+    taken = [by_hand(space, name) for name in named]
+    yield from taken
     if ALL not in given:
         return
     limits = bounds(space.settings, logs / "reference.log")
     found = {name: _in_block(space, name) for name in names() if name not in named}
     stopping = Event()
-    look = partial(_over, space, limits, logs, stopping)
+    look = partial(_look, space, limits, logs, stopping)
     fit = [spec for spec in found.values() if isinstance(spec, Spec)]
-    why = dict(side_by_side(look, fit, jobs, stopping))
+    looks = dict(side_by_side(look, [*taken, *fit], jobs, stopping))
+    rules = {looks[spec.name].rule: spec.name for spec in taken}
     for name, spec in found.items():
-        reason = spec if isinstance(spec, str) else why[spec.name]
+        reason = spec if isinstance(spec, str) else _why_not(looks[spec.name], rules, name)
         if isinstance(spec, str) or reason:
             told(f"{name} is left out: {reason}")
         else:
             yield spec
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """What tells whether a spec is compared with: its rule's identity, and what is against it."""
+
+    rule: str
+    over: str
+
+
+def _why_not(looked: _Looked, rules: dict[str, str], name: str) -> str:
+    """Return why a spec is not compared with, empty where it is; ``rules`` grows by its own."""
+    if looked.over:
+        return looked.over
+    same = rules.setdefault(looked.rule, name)
+    return "" if same == name else f"the same rule as {same} in this block"
 
 
 def _in_block(space: Space, name: str) -> Spec | str:
@@ -58,13 +77,10 @@ def _in_block(space: Space, name: str) -> Spec | str:
         return str(error).splitlines()[0]
 
 
-def _over(
+def _look(
     space: Space, limits: dict[str, float], logs: Path, stopping: Event, spec: Spec
-) -> tuple[str, str]:
-    """Return a spec's name and why it is over the budget or cannot be looked at; empty where it is
-    within."""
-    if not limits:
-        return spec.name, ""
+) -> tuple[str, _Looked]:
+    """Return a spec's name, and what it is over the budget in or why it cannot be looked at."""
     settings = space.settings
     allowed = Bounds(settings.limits.seconds, settings.limits.memory)
     seen = isolated(work.look, spec, settings, None, bounds=allowed,
@@ -72,6 +88,7 @@ def _over(
     if stopping.is_set():
         raise KeyboardInterrupt
     if isinstance(seen, Failure):
-        return spec.name, f"{seen.kind}: {seen.why}"
+        return spec.name, _Looked("", f"{seen.kind}: {seen.why}")
     over = beyond(seen.value.costs, limits)
-    return spec.name, ", ".join(f"{part} of the budget" for part in over)
+    told = ", ".join(f"{part} of the budget" for part in over)
+    return spec.name, _Looked(seen.value.identity, told)

@@ -145,11 +145,17 @@ def _trained(job: Job, place: Path, clock: Clock) -> Run:
     compiled = pipeline.compile(job.spec)
     kernel, device = job.spec.block.feed_forward, job.place.device
     bound_memory(job.place)
+    _compile_alone(job.place)
     shape = ModelOptions(task.vocabulary, **dict(budget.model), feed_forward=kernel)
     model = build(shape, lambda dim, _: compiled.layer(dim), job.seed)
     every = math.ceil(budget.steps / POINTS)
     told = TrainOptions(
-        steps=budget.steps, seed=job.seed, eval_every=every, device=device, **dict(budget.training)
+        steps=budget.steps,
+        seed=job.seed,
+        eval_every=every,
+        device=device,
+        compiled=job.place.compiled,
+        **dict(budget.training),
     )
     claim(place)
     result = train(model, task, told, place, clock, metadata={"hash": spec_hash(job.spec)},
@@ -161,6 +167,14 @@ def _trained(job: Job, place: Path, clock: Clock) -> Run:
         clock.median(result.seconds / max(1, result.steps)), _curve(place), job.key,
         name_of(device),
     )  # fmt: skip
+
+
+def _compile_alone(place: Place) -> None:
+    """Let torch.compile start no processes of its own on a CPU, whose cores other runs have."""
+    if place.compiled and place.device == CPU:
+        import torch._inductor.config as inductor
+
+        inductor.compile_threads = 1
 
 
 def _curve(place: Path) -> tuple[tuple[int, float], ...]:

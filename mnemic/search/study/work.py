@@ -130,7 +130,7 @@ def jobs(spec: Spec, settings: Settings, rung: Rung, seeds: Any) -> Iterator[Job
     """Yield the runs of a rung as jobs."""
     assert rung.steps is not None
     budget = Budget(settings.model, settings.training, rung.steps)
-    place = Place(settings.device, settings.limits.memory)
+    place = Place(settings.device, settings.limits.memory, settings.compile)
     for seed in seeds:
         for name, entry in settings.tasks.items():
             yield Job(spec, name, entry, rung.sizes.get(name), budget, seed, place)

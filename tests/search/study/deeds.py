@@ -35,6 +35,14 @@ def broken() -> None:
     raise ValueError("no such shape")
 
 
+class Forgotten(ArithmeticError):
+    """An error of a module of its own, which a traceback names."""
+
+
+def forgotten() -> None:
+    raise Forgotten("a.b: too old")
+
+
 def diverged() -> None:
     raise CheckFailed("the loss is nan")
 

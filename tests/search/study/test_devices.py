@@ -1,9 +1,8 @@
 """Where training runs: told to every run, kept with its time, and no part of what a run is."""
 
-from dataclasses import replace
-
 import pytest
 
+from mnemic.cli.overrides import overridden
 from mnemic.models import train as trainer
 from mnemic.models.device import Place
 from mnemic.search.report.pareto import fronts, page, timed
@@ -21,17 +20,13 @@ def space(space_file):
     return load_space(str(space_file))
 
 
-def on(space, device):
-    return replace(space, settings=space.settings.model_copy(update={"device": device}))
-
-
 def jobs(space):
     spec = by_hand(space, "deltanet")
     return list(work.jobs(spec, space.settings, space.settings.rungs[-1], range(1)))
 
 
 def test_a_run_is_the_same_wherever_it_is_trained(space):
-    elsewhere = on(space, "cuda:1")
+    elsewhere = overridden(space, None, device="cuda:1")
     assert elsewhere.hash == space.hash
     for here, there in zip(jobs(space), jobs(elsewhere), strict=True):
         assert here.key == there.key
@@ -39,22 +34,30 @@ def test_a_run_is_the_same_wherever_it_is_trained(space):
         assert here.place.device == "cpu"
 
 
-def test_the_device_comes_to_the_training(space, tmp_path, monkeypatch):
+def test_a_run_is_the_same_under_torch_compile(space):
+    faster = overridden(space, None, compile=True)
+    assert faster.hash == space.hash
+    for plain, fast in zip(jobs(space), jobs(faster), strict=True):
+        assert plain.key == fast.key
+        assert (plain.place.compiled, fast.place.compiled) == (False, True)
+
+
+def test_the_place_comes_to_the_training(space, tmp_path, monkeypatch):
     bounded, asked = [], []
 
     class Told(Exception):
         pass
 
     def train(model, task, options, *_, **__):
-        asked.append(options.device)
+        asked.append((options.device, options.compiled))
         raise Told
 
     monkeypatch.setattr(trainer, "train", train)
     monkeypatch.setattr(training, "bound_memory", bounded.append)
-    job = jobs(on(space, "cuda"))[0]
+    job = jobs(overridden(space, None, device="cuda", compile=True))[0]
     with pytest.raises(Told):
         training.run(job, tmp_path)
-    assert asked == ["cuda"]
+    assert asked == [("cuda", True)]
     assert bounded == [job.place]
 
 

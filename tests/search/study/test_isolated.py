@@ -26,6 +26,7 @@ def test_an_answer(tmp_path):
     [
         (deeds.killed, (), PLENTY, Failure("crash", "killed by SIGSEGV")),
         (deeds.broken, (), PLENTY, Failure("crash", "ValueError: no such shape")),
+        (deeds.forgotten, (), PLENTY, Failure("crash", "Forgotten: a.b: too old")),
         (deeds.diverged, (), PLENTY, Failure("not finite", "the loss is nan")),
         (deeds.refused, (), PLENTY, Failure("refused", "bias: makes no sense")),
         (deeds.endless, (), Bounds(0.5, 1.0), Failure("time", "took more than 0.5 s")),

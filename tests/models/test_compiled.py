@@ -1,0 +1,70 @@
+"""Training under torch.compile takes the same steps, and says where it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import torch._dynamo
+import torch._inductor.config as inductor
+
+from mnemic import pipeline
+from mnemic.errors import EnvironmentFailed
+from mnemic.models.checkpoint import Checkpoint
+from mnemic.models.compiled import compiled
+from mnemic.models.language_model import LanguageModel, ModelOptions, build
+from mnemic.models.train import CHECKPOINT, train
+from mnemic.models.train_options import TrainOptions
+from mnemic.search.tasks.mqar import Mqar, MqarOptions
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch's own, of its own code
+
+TASK = Mqar(MqarOptions(vocabulary=16, pairs=2, length=8))
+OPTIONS = TrainOptions(steps=4, batch=8, lr=1e-2, warmup=2, eval_every=2, eval_size=20)
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    """No graph of another test."""
+    torch._dynamo.reset()
+    with inductor.patch(force_disable_caches=True):
+        yield
+    torch._dynamo.reset()
+
+
+def model() -> LanguageModel:
+    rule = pipeline.compile("linear-attention")
+    shape = ModelOptions(16, dim=16, layers=1)
+    return build(shape, lambda dim, _: rule.layer(dim, heads=2), 3)
+
+
+def test_compiled_steps_are_those_of_pytorch(tmp_path: Path) -> None:
+    frames = torch._dynamo.utils.counters["frames"]
+    ends, before = [], frames["ok"]
+    for fast in (False, True):
+        trained = model()
+        options = replace(OPTIONS, compiled=fast)
+        train(trained, TASK, options, tmp_path / str(fast))
+        ends.append(dict(trained.named_parameters()))
+        assert (frames["ok"] > before) is fast  # it was compiled indeed
+    plain, fast_ones = ends
+    assert plain.keys() == fast_ones.keys()
+    for name, at_the_end in plain.items():
+        torch.testing.assert_close(fast_ones[name], at_the_end, rtol=1e-3, atol=1e-4)
+    losses = [Checkpoint.load(tmp_path / f / CHECKPOINT).points[-1].loss for f in ("False", "True")]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_a_run_goes_on_with_or_without(tmp_path: Path) -> None:
+    """As with the number of threads, only rounding depends on it."""
+    assert OPTIONS.identity() == replace(OPTIONS, compiled=True).identity()
+
+
+def test_without_a_compiler_it_says_so() -> None:
+    with inductor.patch({"cpp.cxx": (None, "no-such-compiler"), "compile_threads": 1}):
+        twice = compiled(lambda x: (2 * x).sin())
+        with pytest.raises(EnvironmentFailed, match=r"no-such-compiler.*train without --compile"):
+            twice(torch.ones(7))
