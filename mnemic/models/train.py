@@ -51,8 +51,9 @@ def train(
 
     The loss is the mean cross-entropy of the scored positions. Every ``eval_every`` steps the
     model is scored on the same held-out sequences and saved; where the task has levels, a level
-    that is mastered gives way to the next. A resumed run continues bit by bit where the last
-    checkpoint was written; changed ``steps`` change the schedule's rest. A task's decoder is
+    that is mastered gives way to the next. A resumed run continues where the last checkpoint was
+    written: bit by bit, but for rounding where its device, ``threads`` or ``compiled`` is another;
+    changed ``steps`` change the schedule's rest. A task's decoder is
     made the model's, unless it has one already.
 
     Args:
@@ -255,7 +256,7 @@ class _Run:
 
     def restore(self, saved: Checkpoint) -> None:
         """Restore the run as a checkpoint has it. Raises UsageError where it is another run's."""
-        told = list(find_differences(saved.identity, self.identity()))
+        told = list(find_differences(_anywhere(saved.identity), _anywhere(self.identity())))
         if told:
             raise UsageError(
                 f"{self.folder}: cannot resume, the run there differs in {', '.join(told)}"
@@ -313,6 +314,11 @@ def load_weights(model: LanguageModel, run_dir: Path) -> None:
         model.load_state_dict(Checkpoint.load(path).model)
     except RuntimeError as error:
         raise UsageError(f"{path}: the checkpoint of another model: {error}") from error
+
+
+def _anywhere(identity: dict[str, Any]) -> dict[str, Any]:
+    """Return an identity without the device: a run may go on on another one."""
+    return {name: value for name, value in identity.items() if name != "device"}
 
 
 def _prepare(folder: Path, existing: Existing) -> None:

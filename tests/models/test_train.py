@@ -211,6 +211,17 @@ def test_another_run_is_not_resumed(
     assert str(caught.value).endswith(f"cannot resume, the run there differs in {differing}")
 
 
+def test_a_run_goes_on_on_another_device(
+    model: LanguageModel, twin: LanguageModel, tmp_path: Path
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(model, TASK, OPTIONS, tmp_path, StopAt(2))
+    kept = Checkpoint.load(tmp_path / CHECKPOINT)
+    assert kept.identity["device"] == "cpu"
+    replace(kept, identity={**kept.identity, "device": "cuda"}).save(tmp_path / CHECKPOINT)
+    assert train(twin, TASK, OPTIONS, tmp_path, existing="resume").steps == OPTIONS.steps
+
+
 def test_another_model_is_not_resumed(
     model: LanguageModel, gated_delta: MakeLayer, tmp_path: Path
 ) -> None:
