@@ -26,6 +26,9 @@ NAME: Final = "run.json"
 FORECAST: Final = 6
 """Steps after which the time of all is told."""
 
+COMPILED: Final = ", compiled"
+"""What stands behind a device whose times are those of torch.compile."""
+
 POINTS: Final = 5
 """Evaluations of a run, and so checkpoints."""
 
@@ -92,7 +95,8 @@ class Run:
         step_seconds: the median of a training step.
         curve: (step, score) of each evaluation.
         key: of the job, which tells all that the run depends on; empty in older files.
-        device: that the steps were timed on: ``cpu``, or the name of a GPU.
+        device: that the steps were timed on: ``cpu``, or the name of a GPU; with ``, compiled``
+            behind it where they ran under torch.compile.
     """
 
     task: str
@@ -165,7 +169,7 @@ def _trained(job: Job, place: Path, clock: Clock) -> Run:
     return Run(
         job.task, job.seed, result.score, task.skill(result.score), result.seconds,
         clock.median(result.seconds / max(1, result.steps)), _curve(place), job.key,
-        name_of(device),
+        name_of(device) + (COMPILED if job.place.compiled else ""),
     )  # fmt: skip
 
 

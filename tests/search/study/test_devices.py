@@ -1,5 +1,7 @@
 """Where training runs: told to every run, kept with its time, and no part of what a run is."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from mnemic.cli.overrides import overridden
@@ -59,6 +61,20 @@ def test_the_place_comes_to_the_training(space, tmp_path, monkeypatch):
         training.run(job, tmp_path)
     assert asked == [("cuda", True)]
     assert bounded == [job.place]
+
+
+@pytest.mark.parametrize(("compiled", "told"), [(None, "cpu"), (True, "cpu, compiled")])
+def test_a_time_under_torch_compile_is_told_as_such(space, tmp_path, monkeypatch, compiled, told):
+    """So that times of both kinds share no front, as those of two devices."""
+
+    def train(model, task, options, folder, *_, **__):
+        (folder / "curve.csv").write_text("step,score\n")
+        (folder / trainer.CHECKPOINT).touch()
+        return SimpleNamespace(score=0.5, seconds=1.0, steps=2)
+
+    monkeypatch.setattr(trainer, "train", train)
+    job = jobs(overridden(space, None, compile=compiled))[0]
+    assert training.run(job, tmp_path).device == told
 
 
 def run(device, seconds=0.01):
