@@ -17,7 +17,7 @@ from mnemic.codegen.support.seeded import reseed, seeded
 from mnemic.errors import CheckFailed, UsageError
 from mnemic.models import curve, result
 from mnemic.models.checkpoint import Checkpoint
-from mnemic.models.compiled import compiled
+from mnemic.models.compiled import compiled, told_where_it_fails
 from mnemic.models.contract import IGNORED, Batch, Task
 from mnemic.models.device import demand_device
 from mnemic.models.differences import find_differences
@@ -156,10 +156,11 @@ class _Run:
         self.whole = False
         self.model.train()
         batch = self.levels[self.level].batch(self.batches, self.options.batch, "train")
-        logits, targets = self.answers(batch, self.hidden)
-        loss = F.cross_entropy(logits, targets)
-        self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        with told_where_it_fails():
+            logits, targets = self.answers(batch, self.hidden)
+            loss = F.cross_entropy(logits, targets)
+            self.optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
         norm = nn.utils.clip_grad_norm_(
             self.model.parameters(), self.options.clip or math.inf, foreach=True
         )

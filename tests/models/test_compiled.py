@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ import torch._inductor.config as inductor
 from mnemic import pipeline
 from mnemic.errors import EnvironmentFailed
 from mnemic.models.checkpoint import Checkpoint
-from mnemic.models.compiled import compiled
+from mnemic.models.compiled import compiled, told_where_it_fails
 from mnemic.models.language_model import LanguageModel, ModelOptions, build
 from mnemic.models.train import CHECKPOINT, train
 from mnemic.models.train_options import TrainOptions
@@ -63,8 +64,18 @@ def test_a_run_goes_on_with_or_without(tmp_path: Path) -> None:
     assert OPTIONS.identity() == replace(OPTIONS, compiled=True).identity()
 
 
-def test_without_a_compiler_it_says_so() -> None:
-    with inductor.patch({"cpp.cxx": (None, "no-such-compiler"), "compile_threads": 1}):
-        twice = compiled(lambda x: (2 * x).sin())
-        with pytest.raises(EnvironmentFailed, match=r"no-such-compiler.*train without --compile"):
-            twice(torch.ones(7))
+NONE: dict[str, Any] = {"cpp.cxx": (None, "no-such-compiler"), "compile_threads": 1}
+SAID = r"no-such-compiler.*\(train without --compile\)"
+
+
+def test_without_a_compiler_it_says_so(tmp_path: Path) -> None:
+    with inductor.patch(NONE), pytest.raises(EnvironmentFailed, match=SAID):
+        train(model(), TASK, replace(OPTIONS, compiled=True), tmp_path)
+    assert not (tmp_path / CHECKPOINT).exists()
+
+
+def test_a_failure_of_the_backward_pass_is_told_alike() -> None:
+    x = torch.ones(7, requires_grad=True)
+    y = compiled(lambda x: (2 * x).sin())(x)
+    with inductor.patch(NONE), pytest.raises(EnvironmentFailed, match=SAID), told_where_it_fails():
+        y.sum().backward()
