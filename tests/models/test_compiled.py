@@ -62,6 +62,10 @@ def test_compiled_steps_are_those_of_pytorch(tmp_path: Path) -> None:
 def test_a_run_goes_on_with_or_without(tmp_path: Path) -> None:
     """As with the number of threads, only rounding depends on it."""
     assert OPTIONS.identity() == replace(OPTIONS, compiled=True).identity()
+    plain, fast = replace(OPTIONS, steps=2), replace(OPTIONS, steps=3, compiled=True)
+    for options in (plain, fast, replace(OPTIONS, steps=4)):
+        done = train(model(), TASK, options, tmp_path, existing="resume")
+        assert (done.steps, done.stopped) == (options.steps, "steps")
 
 
 NONE: dict[str, Any] = {"cpp.cxx": (None, "no-such-compiler"), "compile_threads": 1}
