@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -129,10 +129,13 @@ def test_a_closed_batcher_ends_what_it_has() -> None:
 
 
 @contextmanager
-def serving() -> Iterator[tuple[Server, str]]:
-    """A server of a small model of bytes, and its address."""
+def serving(ends: bool = True) -> Iterator[tuple[Server, str]]:
+    """A server of a small model of bytes, whose texts may end by themselves, and its address."""
     batcher = Batcher(small("gated-deltanet", vocabulary=257))
-    server = Server(("127.0.0.1", 0), "tiny", batcher, get_tokenizer("bytes", ()))
+    tokenizer = get_tokenizer("bytes", ())
+    if not ends:
+        tokenizer.eos_token = None
+    server = Server(("127.0.0.1", 0), "tiny", batcher, tokenizer)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield server, f"http://127.0.0.1:{server.server_port}/v1"
@@ -271,12 +274,12 @@ def called(address: str, **told: Any) -> socket.socket:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_leaves_frees_its_row(
-    stream: bool, served: Server, address: str, capfd: pytest.CaptureFixture[str]
+    stream: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    connection = called(address, prompt="a", max_tokens=1 << 20, stream=stream)
-    until(lambda: served.batcher.live == 1)
-    connection.close()
-    until(lambda: served.batcher.live == 0)
+    with serving(ends=False) as (server, address):
+        with called(address, prompt="a", max_tokens=1 << 20, stream=stream):
+            until(lambda: server.batcher.live == 1)
+        until(lambda: server.batcher.live == 0)
     assert capfd.readouterr().err == ""
 
 
@@ -298,15 +301,15 @@ def test_a_failure_in_a_stream_is_told_in_it(
 
 
 def test_a_server_that_ends_says_that_a_text_is_not_whole() -> None:
-    with serving() as (server, address):
+    with serving(ends=False) as (server, address), ExitStack() as clients:
         connections = [
-            called(address, prompt="a", max_tokens=1 << 20, stream=stream)
+            clients.enter_context(called(address, prompt="a", max_tokens=1 << 20, stream=stream))
             for stream in (False, True)
         ]
         until(lambda: server.batcher.live == 2)
         server.end()
         for connection in connections:
-            with connection, connection.makefile() as answer:
+            with connection.makefile() as answer:
                 told = answer.read()
             assert "the server ends; the text is not whole" in told
             assert "[DONE]" not in told
