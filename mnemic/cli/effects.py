@@ -46,9 +46,10 @@ def effects(
     "pairs"}, ...], "interactions": [{"axes", "changes", "size", "squares"}, ...], "importance":
     {axis: share}, "unknown": [...]}.
     """
+    from mnemic.search.report.comparable import described, together
     from mnemic.search.report.effects import effects as estimated
     from mnemic.search.report.effects_page import crossed, forest, page
-    from mnemic.search.report.points import STUDY, described, measured_in, together
+    from mnemic.search.report.points import STUDY, measured_in
 
     demand_ending(out, PAGE)
     read = [measured_in(where, study) for where in places]
@@ -73,8 +74,9 @@ def pareto(places: Places, study: Study = None, out: Out = None, as_json: AsJson
     JSON: {"points", "fronts": [{"cost", "points": [{"name", "skill", COST}, ...]}, ...],
     "overall": [name, ...]}.
     """
+    from mnemic.search.report.comparable import together
     from mnemic.search.report.pareto import fronts, overall, page, picture
-    from mnemic.search.report.points import measured_in, together
+    from mnemic.search.report.points import measured_in
 
     demand_ending(out, PAGE)
     points = together([measured_in(where, study) for where in places])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import asdict
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,13 +17,16 @@ from mnemic.dsl.writing import short
 from mnemic.errors import UsageError
 from mnemic.models.files import write_json
 from mnemic.search.report import effects as module
+from mnemic.search.report.comparable import described, together
 from mnemic.search.report.effects import NAMES, Effects, effects, levels
 from mnemic.search.report.effects_page import crossed, forest, page
 from mnemic.search.report.pareto import fronts, overall
 from mnemic.search.report.pareto import page as fronts_page
-from mnemic.search.report.points import BOARD, Measured, Point, described, measured_in, together
+from mnemic.search.report.points import BOARD, Measured, Point, measured_in, read_settings
+from mnemic.search.space.space import load_space
 from mnemic.search.study.training import Run
 
+EXAMPLES = Path(__file__).parents[2] / "examples" / "search"
 LOSSES = {"dot": 0.0, "l2": 0.3, "lp": 0.1}
 RATES = {"token": 0.0, "learned": 0.05}
 WINDOWS = {1: 0.0, 4: 0.02}
@@ -211,3 +216,58 @@ def test_skills_of_other_tasks_are_not_compared():
     places = [Measured(BOARD, "a", tuple(other), {}), Measured(BOARD, "b", (swapped,), {})]
     with pytest.raises(UsageError, match=r"b: trained on swaps \(8 steps\), and a on mqar"):
         together(places)
+
+
+def place(where: str, **told: Any) -> Measured:
+    """A place of the points of ``grid``; what is told differs from the others' settings."""
+    search = {"tasks": {"mqar": "tiny"}, "rungs": [{"steps": 8}], **told}
+    space = load_space({"mnemic": 1, "name": "s", "search": search})
+    trained = read_settings(space.identity["search"], 0)
+    return Measured(BOARD, where, tuple(grid()), {}, trained)
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"tasks": {"mqar": "small"}}, "tasks.mqar (small, not tiny)"),
+        (
+            {"rungs": [{"steps": 8, "sizes": {"mqar": "small"}}]},
+            "tasks.mqar (small, not tiny)",
+        ),
+        (
+            {"tasks": {"mqar": {"rung": "tiny", "options": {"pairs": 3}}}},
+            "tasks.mqar.pairs (3, not None)",
+        ),
+        ({"model": {"dim": 128}}, "model.dim (128, not 64)"),
+        ({"training": {"lr": 0.01}}, "training.lr (0.01, not 0.003)"),
+        ({"rates": [0.01, 0.02]}, "rates ([0.01, 0.02], not [])"),
+    ],
+    ids=lambda told: next(iter(told)) if isinstance(told, dict) else "",
+)
+def test_skills_that_were_trained_otherwise_are_not_compared(told, said):
+    with pytest.raises(UsageError, match=re.escape(f"b: differs from a in {said}: their")):
+        together([place("a"), place("b", **told)])
+
+
+def test_a_point_that_two_places_hold_is_one():
+    assert len(together([place("a"), place("b")])) == len(grid())
+
+
+def test_a_file_that_stands_alone_is_compared_with_no_other(tmp_path):
+    board(tmp_path / "leaderboard.json", ("deltanet",))
+    found = measured_in(str(tmp_path))
+    assert together([found])
+    with pytest.raises(UsageError, match="is not kept beside it"):
+        together([found, found])
+
+
+def test_what_leaderboards_and_searches_were_trained_with_is_read():
+    """Of the kept ones, as their spaces say it."""
+    for name in ("wide", "axes"):
+        space = load_space(EXAMPLES / f"{name}.yaml")
+        found = measured_in(str(EXAMPLES / name))
+        assert found.trained is not None
+        assert found.trained["model"] == space.identity["search"]["model"]
+        assert found.trained["training"]["lr"] == 0.01
+        rungs = {task: told["rung"] for task, told in found.trained["tasks"].items()}
+        assert rungs == {task: told.rung for task, told in space.settings.tasks.items()}

@@ -10,8 +10,9 @@ from typing import Any, Final
 import matplotlib
 from matplotlib.figure import Figure
 
+from mnemic.search.report.comparable import described
 from mnemic.search.report.figures import AXES, WORDS, svg
-from mnemic.search.report.points import Point, described
+from mnemic.search.report.points import Point
 from mnemic.search.study.halving import dominates
 from mnemic.search.study.scores import interval
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,9 +16,9 @@ from mnemic.dsl.load import load
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, UsageError, nearest
 from mnemic.search.report.entries import read, read_spec, stored
-from mnemic.search.report.leaderboard import IN_ONE_BLOCK, RESULTS
+from mnemic.search.report.leaderboard import IN_ONE_BLOCK, RESULTS, SPACES
 from mnemic.search.study.patience import told_when_lost
-from mnemic.search.study.records import LOOK, SPEC, START, Record, distinct, record
+from mnemic.search.study.records import LOOK, MARK, SPEC, START, Record, distinct, record
 from mnemic.search.study.scores import by_seed, by_task, device_of, measured
 from mnemic.search.study.storage import Beat, give_back, open_storage
 from mnemic.search.study.training import Run
@@ -75,12 +76,15 @@ class Measured:
         where: the file or the storage, as it was named.
         points: trained on all tasks that any was trained on.
         missing: names of those that were not, each with the reason.
+        trained: the settings of tasks, model and training under which they were trained, as plain
+            data; None where a file of results stands alone.
     """
 
     kind: str
     where: str
     points: tuple[Point, ...]
     missing: Mapping[str, str]
+    trained: Mapping[str, Any] | None = None
 
 
 def measured_in(where: str, study: str | None = None) -> Measured:
@@ -116,34 +120,6 @@ def measured_in(where: str, study: str | None = None) -> Measured:
     return found
 
 
-def together(places: Sequence[Measured]) -> list[Point]:
-    """Return the points of several places.
-
-    Raises:
-        UsageError: they were trained on other tasks, or for another number of steps.
-    """
-    first = places[0]
-    for other in places[1:]:
-        if _budget(other.points) != _budget(first.points):
-            raise UsageError(
-                f"{other.where}: trained on {described(other.points)}, "
-                f"and {first.where} on {described(first.points)}: "
-                "their skills cannot be compared"
-            )
-    return [point for place in places for point in place.points]
-
-
-def _budget(points: Sequence[Point]) -> tuple[Any, ...]:
-    """Return, for each task, how many steps its runs took, by their last evaluation."""
-    runs = points[0].runs
-    return tuple(sorted({(run.task, run.curve[-1][0] if run.curve else 0) for run in runs}))
-
-
-def described(points: Sequence[Point]) -> str:
-    """Return what points were trained on alike, as ``mqar (100 steps)``."""
-    return ", ".join(f"{task} ({steps} steps)" for task, steps in _budget(points))
-
-
 # -- leaderboards ----------------------------------------------------------------------------
 
 
@@ -168,7 +144,9 @@ def _of_board(path: Path) -> Measured:
             continue
         step = sum(run.step_seconds for run in entry.runs) / len(entry.runs)
         points.append(Point(name, spec, entry.runs, {**entry.look.costs, "step_seconds": step}))
-    return _same_tasks(BOARD, str(path), points, missing)
+    space = stored(path.parent / SPACES).get(path.name)
+    trained = None if space is None else read_settings(space["search"], -1)
+    return _same_tasks(BOARD, str(path), points, missing, trained)
 
 
 # -- studies ---------------------------------------------------------------------------------
@@ -176,8 +154,13 @@ def _of_board(path: Path) -> Measured:
 
 def _of_study(url: str, name: str | None, where: str) -> Measured:
     with told_when_lost(), closing(_Opened(url)) as opened:
-        records = [record(trial) for trial in opened.study(name, where).get_trials(deepcopy=False)]
-    return _same_tasks(STUDY, where, *of_records(records))
+        found = opened.study(name, where)
+        records = [record(trial) for trial in found.get_trials(deepcopy=False)]
+        mark = found.user_attrs.get(MARK)
+    trained = None
+    if mark is not None:
+        trained = read_settings(json.loads(mark["identity"])["search"], _first_rung(records))
+    return _same_tasks(STUDY, where, *of_records(records), trained)
 
 
 def of_records(records: Sequence[Record]) -> tuple[list[Point], dict[str, str]]:
@@ -186,13 +169,18 @@ def of_records(records: Sequence[Record]) -> tuple[list[Point], dict[str, str]]:
     All are taken at the first rung that trained, to which every trained point came alike.
     """
     points, missing = list[Point](), dict[str, str]()
-    rung = min((i for one in records for i in one.rungs if one.runs(i)), default=0)
+    rung = _first_rung(records)
     for one in distinct(records):
         if one.runs(rung):
             points.append(_of_trial(one, rung))
         else:
             missing[f"trial {one.number}"] = one.why or str(one.kind)
     return points, missing
+
+
+def _first_rung(records: Sequence[Record]) -> int:
+    """Return the first rung of a search that trained."""
+    return min((i for one in records for i in one.rungs if one.runs(i)), default=0)
 
 
 class _Opened:
@@ -227,12 +215,29 @@ def _of_trial(one: Record, rung: int) -> Point:
                  start is not None)  # fmt: skip
 
 
+def read_settings(settings: Mapping[str, Any], rung: int) -> dict[str, Any]:
+    """Return what skills depend on beside spec and steps, of a space's settings and its rung."""
+    sizes = settings["rungs"][rung]["sizes"]
+    tasks = {
+        name: {**task, "rung": sizes.get(name, task["rung"])}
+        for name, task in settings["tasks"].items()
+    }
+    return {
+        "tasks": tasks, "model": settings["model"], "training": settings["training"],
+        "rates": settings.get("rates", []),
+    }  # fmt: skip
+
+
 def _same_tasks(
-    kind: str, where: str, points: Iterable[Point], missing: Mapping[str, str]
+    kind: str,
+    where: str,
+    points: Iterable[Point],
+    missing: Mapping[str, str],
+    trained: Mapping[str, Any] | None,
 ) -> Measured:
     """Keep the points on all tasks that any has; the others are missing some."""
     given = list(points)
     every = {task for point in given for task in point.tasks}
     whole = [point for point in given if set(point.tasks) == every]
     lacking = {p.name: "not on every task" for p in given if set(p.tasks) != every}
-    return Measured(kind, where, tuple(whole), {**missing, **lacking})
+    return Measured(kind, where, tuple(whole), {**missing, **lacking}, trained)

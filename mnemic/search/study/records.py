@@ -18,6 +18,8 @@ WORKER: Final = "worker"
 LOOKED: Final = "looked"
 """The attribute of the seconds that deriving, compiling and building took."""
 RUNG: Final = "rung:"
+MARK: Final = "mnemic"
+"""The attribute of a study that tells the identity of its space."""
 
 FINISHED, STOPPED, COSTLY, INVALID = "finished", "stopped", "over budget", "invalid"
 DUPLICATE, INTERRUPTED, FAILED = "duplicate", "interrupted", "failed"

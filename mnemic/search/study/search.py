@@ -31,11 +31,18 @@ from mnemic.search.study.heartbeats import begin, bring_back
 from mnemic.search.study.owners import dead, owner
 from mnemic.search.study.patience import Patience
 from mnemic.search.study.queue import demand_grid, queue_grid, queue_starts
-from mnemic.search.study.records import INTERRUPTED, KIND, UNCOUNTED, WORKER, Record, record
+from mnemic.search.study.records import (
+    INTERRUPTED,
+    KIND,
+    MARK,
+    UNCOUNTED,
+    WORKER,
+    Record,
+    record,
+)
 from mnemic.search.study.samplers import sampler
 from mnemic.search.study.storage import Beat, give_back, open_storage
 
-MARK: Final = "mnemic"
 READY: Final = "mnemic:ready"
 BOUNDS: Final = "mnemic:bounds"
 FRUITLESS: Final = 200

@@ -1,0 +1,71 @@
+"""Whether skills of several places can be compared: trained on the same tasks in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from mnemic.errors import UsageError
+from mnemic.search.report.points import Measured, Point
+
+
+def together(places: Sequence[Measured]) -> list[Point]:
+    """Return the points of several places; one that two places hold is one point.
+
+    Raises:
+        UsageError: they were trained on other tasks or on other sizes of them, for another number
+            of steps, with a model of another size or with other settings of training; or what a
+            place was trained with is not kept beside its results.
+    """
+    first = places[0]
+    for other in places[1:]:
+        if _budget(other.points) != _budget(first.points):
+            raise UsageError(
+                f"{other.where}: trained on {described(other.points)}, "
+                f"and {first.where} on {described(first.points)}: "
+                "their skills cannot be compared"
+            )
+        theirs, ours = dict(_settings(other)), dict(_settings(first))
+        if apart := [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]:
+            told = ", ".join(f"{key} ({theirs.get(key)}, not {ours.get(key)})" for key in apart)
+            raise UsageError(
+                f"{other.where}: differs from {first.where} in {told}: "
+                "their skills cannot be compared"
+            )
+    found = {(point.name, point.runs): point for place in places for point in place.points}
+    return list(found.values())
+
+
+def described(points: Sequence[Point]) -> str:
+    """Return what points were trained on alike, as ``mqar (100 steps)``."""
+    return ", ".join(f"{task} ({steps} steps)" for task, steps in _budget(points))
+
+
+def _budget(points: Sequence[Point]) -> tuple[Any, ...]:
+    """Return, for each task, how many steps its runs took, by their last evaluation."""
+    runs = points[0].runs
+    return tuple(sorted({(run.task, run.curve[-1][0] if run.curve else 0) for run in runs}))
+
+
+def _settings(place: Measured) -> Iterator[tuple[str, Any]]:
+    """Yield what the skills of a place depend on beside its specs and steps, by its entry."""
+    trained = _demand_told(place)
+    for task in place.points[0].tasks:
+        told = trained["tasks"][task]
+        yield f"tasks.{task}", told["rung"]
+        for name, value in told["options"].items():
+            yield f"tasks.{task}.{name}", value
+    for part in ("model", "training"):
+        for name, value in trained[part].items():
+            yield f"{part}.{name}", value
+    yield "rates", trained["rates"]
+
+
+def _demand_told(place: Measured) -> Mapping[str, Any]:
+    """Return the settings of a place, which tell of all its tasks."""
+    if place.trained is None or not set(place.points[0].tasks) <= set(place.trained["tasks"]):
+        raise UsageError(
+            f"{place.where}: what its specs were trained with is not kept beside it, so that its "
+            "skills cannot be compared with another place's; name the folder that mnemic wrote"
+        )
+    return place.trained
