@@ -1,4 +1,4 @@
-"""Muon for the matrices of the blocks and AdamW for the rest, as one optimizer."""
+"""Muon for the linear maps of the blocks and AdamW for the rest, as one optimizer."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,14 +15,16 @@ def make_optimizer(model: nn.Module, method: str, rate: float, decay: float) -> 
 
     Args:
         model: to train.
-        method: ``adamw``; or ``muon``, which orthogonalises the steps of the blocks' matrices
-            (Jordan et al. 2024) at the size of AdamW's (Moonlight's ``match_rms_adamw``), with
-            AdamW for embedding, head, vectors and stacks of matrices.
+        method: ``adamw``; or ``muon``, which orthogonalises the steps of the weights of the blocks'
+            linear maps (Jordan et al. 2024) at the size of AdamW's (Moonlight's
+            ``match_rms_adamw``), with AdamW for the rest: embedding, head, short convolutions,
+            which filter each channel by itself, vectors and stacks of matrices.
         rate: the learning rate, that of both.
         decay: of weights.
     """
     named = dict(model.named_parameters())
-    matrices = [p for name, p in named.items() if p.ndim == 2 and ".layers." in name]
+    maps = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)}
+    matrices = [p for name, p in named.items() if id(p) in maps and ".layers." in name]
     if method == "adamw":
         return _adamw(list(named.values()), rate, decay)
     chosen = set(map(id, matrices))
