@@ -38,5 +38,6 @@ def told_where_it_fails() -> Iterator[None]:
     except (TorchDynamoException, InductorError) as error:
         reason = str(error).strip().splitlines()[0]
         raise EnvironmentFailed(
-            f"torch.compile fails on this machine: {reason} (train without --compile)"
+            f"torch.compile fails on this machine: {reason} (train without --compile, or without "
+            "'compile: true' in the space)"
         ) from error

@@ -69,7 +69,7 @@ def test_a_run_goes_on_with_or_without(tmp_path: Path) -> None:
 
 
 NONE: dict[str, Any] = {"cpp.cxx": (None, "no-such-compiler"), "compile_threads": 1}
-SAID = r"no-such-compiler.*\(train without --compile\)"
+SAID = r"no-such-compiler.*\(train without --compile, or without 'compile: true' in the space\)"
 
 
 def test_without_a_compiler_it_says_so(tmp_path: Path) -> None:
