@@ -17,6 +17,7 @@ from typing import Any
 from mnemic.errors import Issue, UsageError, format_issue
 from mnemic.hf.batching import Batcher, Request
 from mnemic.hf.completion import UnknownModel, get_number, read_completion
+from mnemic.hf.decoding import Decoder
 
 LARGEST, DRAINED = 4 << 20, 64 << 20
 """Bytes of a request's body, and of one that is thrown away so that its client reads why."""
@@ -105,22 +106,27 @@ class Server(ThreadingHTTPServer):
         Raises:
             RuntimeError: the model failed, or the server ends.
         """
-        tokens: list[int] = []
-        told = 0
+        decoder = Decoder(self.tokenizer)
+        text = ""
         for token in self.batcher.submit(request).tokens():
-            tokens.append(token)
-            text = self.tokenizer.decode(tokens)
-            if at := [text.index(stop) for stop in stops if stop in text]:
-                yield text[told : min(at)], "stop"
+            text += decoder.add(token)
+            if (end := _stopped(text, stops)) is not None:
+                yield text[:end], "stop"
                 return
-            held = max((_held(text, stop) for stop in stops), default=0)
-            safe = max(told, len(text.rstrip("�")) - held)
-            yield text[told:safe], None
-            told = safe
+            safe = len(text) - max((_held(text, stop) for stop in stops), default=0)
+            yield text[:safe], None
+            text = text[safe:]
         whole = request.given >= request.limit
         if not whole and request.last not in request.ends:
             raise RuntimeError("the server ends; the text is not whole")
-        yield self.tokenizer.decode(tokens)[told:], "length" if whole else "stop"
+        text += decoder.rest()
+        end = _stopped(text, stops)
+        yield text[:end], "length" if whole and end is None else "stop"
+
+
+def _stopped(text: str, stops: list[str]) -> int | None:
+    """Return where the first stop in a text begins; None where there is none."""
+    return min((text.index(stop) for stop in stops if stop in text), default=None)
 
 
 def _held(text: str, stop: str) -> int:
