@@ -2,44 +2,55 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
-HALF = "�"
+HALF: Final = "\N{REPLACEMENT CHARACTER}"
 """What a tokenizer writes for bytes that are no character, or not yet a whole one."""
+WAIT: Final = 16
+"""Tokens for which a character may be awaited: more of them make no text."""
+BEFORE: Final = 8
+"""Tokens of a prompt that are decoded before the text."""
 
 
 class Decoder:
     """Decodes tokens as they come, in windows that begin where a text was whole.
 
-    A window begins one window before its news: tokenizers that drop a leading space, or join words,
-    do so in both texts whose difference is told. The texts told, with `rest` at the end, are what
-    the tokenizer makes of all tokens at once.
+    A window begins one window before its news, so that a tokenizer that drops the space before a
+    text drops it once, before the prompt. The texts told, with `rest` at the end, are what follows
+    the prompt where the tokenizer decodes all tokens at once, without its cleaning of spaces; but
+    for bytes that are no text, which it may write as one or as several replacement characters.
 
     Args:
         tokenizer: of transformers.
+        prompt: tokens that come before the text.
     """
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, prompt: Sequence[int] = ()) -> None:
         self._tokenizer = tokenizer
-        self._tokens: list[int] = []
-        self._known = 0
+        self._tokens = list(prompt[-BEFORE:])
+        self._known = len(self._tokens)
 
     def add(self, token: int) -> str:
         """Take one more token; return the text that is new, none where its last character might
         not be whole."""
         self._tokens.append(token)
-        before, now = self._texts()
-        if now.endswith(HALF):
+        text, new = self._new()
+        if text.endswith(HALF) and len(self._tokens) - self._known < WAIT:
             return ""
         self._tokens, self._known = self._tokens[self._known :], len(self._tokens) - self._known
-        return now[len(before) :]
+        return new
 
     def rest(self) -> str:
         """Return the text that was held back."""
-        before, now = self._texts()
-        return now[len(before) :]
+        return self._new()[1]
 
-    def _texts(self) -> tuple[str, str]:
-        """Decode the window without its news, and with them."""
-        decode = self._tokenizer.decode
-        return decode(self._tokens[: self._known]), decode(self._tokens)
+    def _new(self) -> tuple[str, str]:
+        """Decode the window; return its text, and what its news add."""
+        before, text = self._text(self._tokens[: self._known]), self._text(self._tokens)
+        apart = (i for i, (a, b) in enumerate(zip(before, text, strict=False)) if a != b)
+        return text, text[next(apart, len(before)) :]
+
+    def _text(self, tokens: list[int]) -> str:
+        found: str = self._tokenizer.decode(tokens, clean_up_tokenization_spaces=False)
+        return found

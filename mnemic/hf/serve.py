@@ -106,7 +106,7 @@ class Server(ThreadingHTTPServer):
         Raises:
             RuntimeError: the model failed, or the server ends.
         """
-        decoder = Decoder(self.tokenizer)
+        decoder = Decoder(self.tokenizer, request.prompt)
         text = ""
         for token in self.batcher.submit(request).tokens():
             text += decoder.add(token)
