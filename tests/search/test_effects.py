@@ -20,6 +20,8 @@ from mnemic.search.report import effects as module
 from mnemic.search.report.comparable import described, together
 from mnemic.search.report.effects import NAMES, Effects, effects, levels
 from mnemic.search.report.effects_page import crossed, forest, page
+from mnemic.search.report.entries import stored
+from mnemic.search.report.leaderboard import key_of
 from mnemic.search.report.pareto import fronts, overall
 from mnemic.search.report.pareto import page as fronts_page
 from mnemic.search.report.points import BOARD, Measured, Point, measured_in, read_settings
@@ -236,7 +238,7 @@ def place(where: str, **told: Any) -> Measured:
         ),
         (
             {"tasks": {"mqar": {"rung": "tiny", "options": {"pairs": 3}}}},
-            "tasks.mqar.pairs (3, not None)",
+            "tasks.mqar.pairs (3, not as by default)",
         ),
         ({"model": {"dim": 128}}, "model.dim (128, not 64)"),
         ({"training": {"lr": 0.01}}, "training.lr (0.01, not 0.003)"),
@@ -259,6 +261,25 @@ def test_a_file_that_stands_alone_is_compared_with_no_other(tmp_path):
     assert together([found])
     with pytest.raises(UsageError, match="is not kept beside it"):
         together([found, found])
+
+
+def test_what_was_measured_under_other_settings_is_no_point(tmp_path):
+    """A leaderboard's tasks may change; what was not measured anew stays in its file."""
+    board(tmp_path / "leaderboard.json", ("deltanet", "linear-attention"))
+    search = {"tasks": {"mqar": "tiny"}, "rungs": [{"steps": 8}]}
+    space = load_space({"mnemic": 1, "name": "s", "search": search})
+    settings = space.identity["search"]
+    write_json(tmp_path / "spaces.json", {"leaderboard.json": {"search": settings}})
+    kept = stored(tmp_path / "leaderboard.json")
+    kept["deltanet"]["key"] = key_of(load("deltanet"), settings)
+    write_json(tmp_path / "leaderboard.json", kept)
+    found = measured_in(str(tmp_path))
+    assert [one.name for one in found.points] == ["deltanet"]
+    assert "other settings" in found.missing["linear-attention"]
+
+
+def test_a_size_that_is_not_told_is_the_published_one():
+    assert together([place("a", tasks={"mqar": {}}), place("b", tasks={"mqar": "published"})])
 
 
 def test_what_leaderboards_and_searches_were_trained_with_is_read():

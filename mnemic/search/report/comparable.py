@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from mnemic.errors import UsageError
 from mnemic.search.report.points import Measured, Point
+
+UNTOLD: Final = "as by default"
 
 
 def together(places: Sequence[Measured]) -> list[Point]:
@@ -27,7 +29,9 @@ def together(places: Sequence[Measured]) -> list[Point]:
             )
         theirs, ours = dict(_settings(other)), dict(_settings(first))
         if apart := [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]:
-            told = ", ".join(f"{key} ({theirs.get(key)}, not {ours.get(key)})" for key in apart)
+            told = ", ".join(
+                f"{key} ({theirs.get(key, UNTOLD)}, not {ours.get(key, UNTOLD)})" for key in apart
+            )
             raise UsageError(
                 f"{other.where}: differs from {first.where} in {told}: "
                 "their skills cannot be compared"
@@ -66,6 +70,7 @@ def _demand_told(place: Measured) -> Mapping[str, Any]:
     if place.trained is None or not set(place.points[0].tasks) <= set(place.trained["tasks"]):
         raise UsageError(
             f"{place.where}: what its specs were trained with is not kept beside it, so that its "
-            "skills cannot be compared with another place's; name the folder that mnemic wrote"
+            "skills cannot be compared with another place's; the command that wrote it, given once "
+            "more, keeps it"
         )
     return place.trained

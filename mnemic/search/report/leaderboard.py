@@ -119,13 +119,15 @@ def _fixed(identity: dict[str, Any]) -> dict[str, Any]:
     return {**identity, "search": {**search, "rungs": rungs}}
 
 
+def key_of(spec: Spec, search: Mapping[str, Any]) -> str:
+    """Hash (SHA-256) what an entry was measured of and under: a spec, and a space's settings."""
+    return sha256(rfc8785.dumps({"spec": spec_hash(spec), "search": search})).hexdigest()
+
+
 def _identity(space: Space) -> dict[str, Any]:
     """Return what every result in a file of results has in common, as plain data."""
-    return {"spec": {"block": space.document.data.get("block")}, **_search(space)}
-
-
-def _search(space: Space) -> dict[str, Any]:
-    return {"search": space.identity["search"]}
+    block = space.document.data.get("block")
+    return {"spec": {"block": block}, "search": space.identity["search"]}
 
 
 def _demand_some(entries: Sequence[Entry], limits: dict[str, float]) -> None:
@@ -278,5 +280,4 @@ class _Board:
         return self.folder / "logs" / f"{name.replace('/', '_')}.log"
 
     def _key(self, spec: Spec) -> str:
-        identity = {"spec": spec_hash(spec), **_search(self.space)}
-        return sha256(rfc8785.dumps(identity)).hexdigest()
+        return key_of(spec, self.space.identity["search"])

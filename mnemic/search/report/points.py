@@ -16,7 +16,7 @@ from mnemic.dsl.load import load
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, UsageError, nearest
 from mnemic.search.report.entries import read, read_spec, stored
-from mnemic.search.report.leaderboard import IN_ONE_BLOCK, RESULTS, SPACES
+from mnemic.search.report.leaderboard import IN_ONE_BLOCK, RESULTS, SPACES, key_of
 from mnemic.search.study.patience import told_when_lost
 from mnemic.search.study.records import LOOK, MARK, SPEC, START, Record, distinct, record
 from mnemic.search.study.scores import by_seed, by_task, device_of, measured
@@ -25,6 +25,8 @@ from mnemic.search.study.training import Run
 
 BOARD, STUDY = "leaderboard", "study"
 FILE: Final = "study.db"
+PUBLISHED: Final = "published"
+"""The rung of a task whose options are the defaults."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,7 @@ def _of_board(path: Path) -> Measured:
         entries = {name: read(name, told) for name, told in kept.items()}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UsageError(f"{path}: no file of results of mnemic leaderboard or ablate") from None
+    space = stored(path.parent / SPACES).get(path.name)
     points, missing = list[Point](), dict[str, str]()
     for name, entry in entries.items():
         if not entry.whole:
@@ -142,9 +145,11 @@ def _of_board(path: Path) -> Measured:
         except (InvalidSpec, UsageError) as error:
             missing[name] = str(error).splitlines()[0]
             continue
+        if space is not None and kept[name]["key"] != key_of(spec, space["search"]):
+            missing[name] = "measured under other settings; the same command measures it anew"
+            continue
         step = sum(run.step_seconds for run in entry.runs) / len(entry.runs)
         points.append(Point(name, spec, entry.runs, {**entry.look.costs, "step_seconds": step}))
-    space = stored(path.parent / SPACES).get(path.name)
     trained = None if space is None else read_settings(space["search"], -1)
     return _same_tasks(BOARD, str(path), points, missing, trained)
 
@@ -219,7 +224,7 @@ def read_settings(settings: Mapping[str, Any], rung: int) -> dict[str, Any]:
     """Return what skills depend on beside spec and steps, of a space's settings and its rung."""
     sizes = settings["rungs"][rung]["sizes"]
     tasks = {
-        name: {**task, "rung": sizes.get(name, task["rung"])}
+        name: {**task, "rung": sizes.get(name, task["rung"]) or PUBLISHED}
         for name, task in settings["tasks"].items()
     }
     return {
