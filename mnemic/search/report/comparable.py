@@ -27,7 +27,7 @@ def together(places: Sequence[Measured]) -> list[Point]:
                 f"and {first.where} on {described(first.points)}: "
                 "their skills cannot be compared"
             )
-        theirs, ours = dict(_settings(other)), dict(_settings(first))
+        theirs, ours = dict(_find_settings(other)), dict(_find_settings(first))
         if apart := [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]:
             told = ", ".join(
                 f"{key} ({theirs.get(key, UNTOLD)}, not {ours.get(key, UNTOLD)})" for key in apart
@@ -51,9 +51,9 @@ def _budget(points: Sequence[Point]) -> tuple[Any, ...]:
     return tuple(sorted({(run.task, run.curve[-1][0] if run.curve else 0) for run in runs}))
 
 
-def _settings(place: Measured) -> Iterator[tuple[str, Any]]:
+def _find_settings(place: Measured) -> Iterator[tuple[str, Any]]:
     """Yield what the skills of a place depend on beside its specs and steps, by its entry."""
-    trained = _demand_told(place)
+    trained = _demand_settings(place)
     for task in place.points[0].tasks:
         told = trained["tasks"][task]
         yield f"tasks.{task}", told["rung"]
@@ -65,7 +65,7 @@ def _settings(place: Measured) -> Iterator[tuple[str, Any]]:
     yield "rates", trained["rates"]
 
 
-def _demand_told(place: Measured) -> Mapping[str, Any]:
+def _demand_settings(place: Measured) -> Mapping[str, Any]:
     """Return the settings of a place, which tell of all its tasks."""
     if place.trained is None or not set(place.points[0].tasks) <= set(place.trained["tasks"]):
         raise UsageError(
