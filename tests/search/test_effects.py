@@ -278,6 +278,14 @@ def test_what_was_measured_under_other_settings_is_no_point(tmp_path):
     assert "other settings" in found.missing["linear-attention"]
 
 
+@pytest.mark.parametrize("text", ["{", "[1]", '{"leaderboard.json": {"search": {}}}'])
+def test_settings_that_cannot_be_read_are_told(tmp_path, text):
+    board(tmp_path / "leaderboard.json", ("deltanet",))
+    (tmp_path / "spaces.json").write_text(text)
+    with pytest.raises(UsageError, match=r"spaces\.json: no settings of mnemic leaderboard"):
+        measured_in(str(tmp_path))
+
+
 def test_a_size_that_is_not_told_is_the_published_one():
     assert together([place("a", tasks={"mqar": {}}), place("b", tasks={"mqar": "published"})])
 

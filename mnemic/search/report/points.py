@@ -129,9 +129,15 @@ def _of_board(path: Path) -> Measured:
     try:
         kept = stored(path)
         entries = {name: read(name, told) for name, told in kept.items()}
+        keys = {name: told["key"] for name, told in kept.items()}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UsageError(f"{path}: no file of results of mnemic leaderboard or ablate") from None
-    space = stored(path.parent / SPACES).get(path.name)
+    beside = path.parent / SPACES
+    try:
+        space = stored(beside).get(path.name)
+        trained = None if space is None else read_settings(space["search"], -1)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise UsageError(f"{beside}: no settings of mnemic leaderboard or ablate") from None
     points, missing = list[Point](), dict[str, str]()
     for name, entry in entries.items():
         if not entry.whole:
@@ -145,12 +151,11 @@ def _of_board(path: Path) -> Measured:
         except (InvalidSpec, UsageError) as error:
             missing[name] = str(error).splitlines()[0]
             continue
-        if space is not None and kept[name]["key"] != key_of(spec, space["search"]):
+        if space is not None and keys[name] != key_of(spec, space["search"]):
             missing[name] = "measured under other settings; the same command measures it anew"
             continue
         step = sum(run.step_seconds for run in entry.runs) / len(entry.runs)
         points.append(Point(name, spec, entry.runs, {**entry.look.costs, "step_seconds": step}))
-    trained = None if space is None else read_settings(space["search"], -1)
     return _same_tasks(BOARD, str(path), points, missing, trained)
 
 
