@@ -27,6 +27,7 @@ from mnemic.search.report.pareto import page as fronts_page
 from mnemic.search.report.points import BOARD, Measured, Point, measured_in, read_settings
 from mnemic.search.space.space import load_space
 from mnemic.search.study.training import Run
+from mnemic.search.tasks import get
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "search"
 LOSSES = {"dot": 0.0, "l2": 0.3, "lp": 0.1}
@@ -220,6 +221,12 @@ def test_skills_of_other_tasks_are_not_compared():
         together(places)
 
 
+SMALL = (
+    "tasks.mqar.vocabulary (256, not 64), tasks.mqar.pairs (8, not 4), "
+    "tasks.mqar.length (64, not 24)"
+)
+
+
 def place(where: str, **told: Any) -> Measured:
     """A place of the points of ``grid``; what is told differs from the others' settings."""
     search = {"tasks": {"mqar": "tiny"}, "rungs": [{"steps": 8}], **told}
@@ -231,14 +238,11 @@ def place(where: str, **told: Any) -> Measured:
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        ({"tasks": {"mqar": "small"}}, "tasks.mqar (small, not tiny)"),
-        (
-            {"rungs": [{"steps": 8, "sizes": {"mqar": "small"}}]},
-            "tasks.mqar (small, not tiny)",
-        ),
+        ({"tasks": {"mqar": "small"}}, SMALL),
+        ({"rungs": [{"steps": 8, "sizes": {"mqar": "small"}}]}, SMALL),
         (
             {"tasks": {"mqar": {"rung": "tiny", "options": {"pairs": 3}}}},
-            "tasks.mqar.pairs (3, not as by default)",
+            "tasks.mqar.pairs (3, not 4)",
         ),
         ({"model": {"dim": 128}}, "model.dim (128, not 64)"),
         ({"training": {"lr": 0.01}}, "training.lr (0.01, not 0.003)"),
@@ -286,6 +290,23 @@ def test_settings_that_cannot_be_read_are_told(tmp_path, text):
         measured_in(str(tmp_path))
 
 
+def test_an_option_that_says_what_the_size_has_changes_nothing():
+    told = {"mqar": {"rung": "tiny", "options": {"pairs": 4}}}
+    assert together([place("a"), place("b", tasks=told)])
+
+
+def test_a_task_that_is_not_known_here_is_compared_as_it_was_written():
+    def read(**told: Any) -> Any:
+        search = {
+            "tasks": {"gone": {"rung": None, "options": {}, **told}},
+            "rungs": [{"sizes": {}}], "model": {}, "training": {},
+        }  # fmt: skip
+        return read_settings(search, 0)["tasks"]["gone"]
+
+    assert read() == read(rung="published") == {"rung": "published"}
+    assert read(rung="tiny", options={"pairs": 4}) == {"rung": "tiny", "pairs": 4}
+
+
 def test_a_size_that_is_not_told_is_the_published_one():
     assert together([place("a", tasks={"mqar": {}}), place("b", tasks={"mqar": "published"})])
 
@@ -298,5 +319,6 @@ def test_what_leaderboards_and_searches_were_trained_with_is_read():
         assert found.trained is not None
         assert found.trained["model"] == space.identity["search"]["model"]
         assert found.trained["training"]["lr"] == 0.01
-        rungs = {task: told["rung"] for task, told in found.trained["tasks"].items()}
-        assert rungs == {task: told.rung for task, told in space.settings.tasks.items()}
+        sizes = {task: get(task).configure(told.options, told.rung).options
+                 for task, told in space.settings.tasks.items()}  # fmt: skip
+        assert found.trained["tasks"] == {task: asdict(told) for task, told in sizes.items()}

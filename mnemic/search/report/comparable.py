@@ -55,9 +55,7 @@ def _find_settings(place: Measured) -> Iterator[tuple[str, Any]]:
     """Yield what the skills of a place depend on beside its specs and steps, by its entry."""
     trained = _demand_settings(place)
     for task in place.points[0].tasks:
-        told = trained["tasks"][task]
-        yield f"tasks.{task}", told["rung"]
-        for name, value in told["options"].items():
+        for name, value in trained["tasks"][task].items():
             yield f"tasks.{task}.{name}", value
     for part in ("model", "training"):
         for name, value in trained[part].items():

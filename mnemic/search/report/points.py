@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +17,8 @@ from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, UsageError, nearest
 from mnemic.search.report.entries import read, read_spec, stored
 from mnemic.search.report.leaderboard import IN_ONE_BLOCK, RESULTS, SPACES, key_of
+from mnemic.search.space import checks
+from mnemic.search.space.settings import TaskEntry
 from mnemic.search.study.patience import told_when_lost
 from mnemic.search.study.records import LOOK, MARK, SPEC, START, Record, distinct, record
 from mnemic.search.study.scores import by_seed, by_task, device_of, measured
@@ -229,13 +231,21 @@ def read_settings(settings: Mapping[str, Any], rung: int) -> dict[str, Any]:
     """Return what skills depend on beside spec and steps, of a space's settings and its rung."""
     sizes = settings["rungs"][rung]["sizes"]
     tasks = {
-        name: {**task, "rung": sizes.get(name, task["rung"]) or PUBLISHED}
+        name: _read_options(name, TaskEntry(**task), sizes.get(name))
         for name, task in settings["tasks"].items()
     }
     return {
         "tasks": tasks, "model": settings["model"], "training": settings["training"],
         "rates": settings.get("rates", []),
     }  # fmt: skip
+
+
+def _read_options(task: str, entry: TaskEntry, size: str | None) -> dict[str, Any]:
+    """Return all options of a task, or what was written of one that is not known here."""
+    try:
+        return asdict(checks.trained(task, entry, size).options)
+    except UsageError:
+        return {"rung": size or entry.rung or PUBLISHED, **entry.options}
 
 
 def _same_tasks(
