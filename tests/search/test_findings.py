@@ -1,0 +1,100 @@
+"""What docs/findings.md says of the confirmed search is what its kept runs say."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from mnemic.search.study.records import run_of
+from mnemic.search.study.scores import Interval, above, by_seed, interval
+from mnemic.search.study.training import Run
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "findings.md"
+HEAD = "  | spec | mean skill | seeds | beside the best found |\n  | --- | ---: | ---: | --- |\n"
+FOUND = {
+    "axes-5e55f946": "Huber of ‖e‖, ReLU, weights, momentum (found)",
+    "axes-35ddf1d6": "−⟨ŷ, v⟩, ReLU, weights, momentum (found)",
+}
+NOT_APART = {
+    "deltaformer", "deltaformer-round", "deltaformer-softmax", "gated-softmax",
+    "gaussian-attention", "kernel-regression", "local-linear-attention", "mesa", "path-fox",
+    "softmax-attention",
+}  # fmt: skip
+"""Told in words below the table: the three DeltaFormers, softmax, gated softmax, ..."""
+WITHIN = 89
+"""Packaged rules within the budget."""
+ONE_LOOK = 0.975
+"""The confidence of one of two looks at a spec, so that what is said of it holds with 95 %."""
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    skill: Interval
+    verdict: str
+
+    def __str__(self) -> str:
+        name = FOUND.get(self.name, self.name)
+        return f"  | {name} | {self.skill} | {self.skill.seeds} | {self.verdict}".rstrip() + " |\n"
+
+
+def verdict(skill: Interval, best: Interval) -> str:
+    if skill is best:
+        return ""
+    if above(best, skill, ONE_LOOK):
+        return "below"
+    return "above" if above(skill, best, ONE_LOOK) else "not told apart"
+
+
+@cache
+def kept() -> dict[str, tuple[Run, ...]]:
+    """The runs of every spec with fresh seeds at the search's own budget."""
+    path = ROOT / "examples" / "search" / "axes" / "confirmed.json"
+    every = json.loads(path.read_text(encoding="utf-8"))["confirmed"]
+    return {one["name"]: tuple(map(run_of, one["runs"])) for one in every if not one["setting"]}
+
+
+@cache
+def rows() -> tuple[Row, ...]:
+    """Every spec that could be trained, best first."""
+    skills = {name: interval(by_seed(runs)) for name, runs in kept().items() if runs}
+    best = max((skills[name] for name in FOUND), key=lambda skill: skill.mean)
+    found = (Row(name, skill, verdict(skill, best)) for name, skill in skills.items())
+    return tuple(sorted(found, key=lambda row: -row.skill.mean))
+
+
+def told() -> Iterator[str]:
+    """What the page says of the table, by its counts."""
+    packaged = [row for row in rows() if row.name not in FOUND]
+    below = [row for row in packaged if row.verdict == "below"]
+    yield f"{len(kept()) - len(FOUND)} of the {WITHIN} packaged rules"
+    yield f"of the {len(below)} that are below {sum(row.skill.seeds == 10 for row in below)} took"
+    best = next(row for row in rows() if row.name in FOUND)
+    yield f"{best.skill} where DeltaNet has"
+
+
+def test_the_table_of_fresh_seeds_is_what_the_runs_say(request: pytest.FixtureRequest) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    before, after = text.split(HEAD)
+    table, rest = after.split("\n\n", 1)
+    made = "".join(map(str, rows()))
+    if request.config.getoption("--regenerate"):
+        PAGE.write_text(f"{before}{HEAD}{made}\n{rest}", encoding="utf-8")
+    else:
+        assert f"{table}\n" == made
+
+
+@pytest.mark.parametrize("said", list(told()))
+def test_the_counts_on_the_page_are_the_tables(said: str) -> None:
+    text = " ".join(PAGE.read_text(encoding="utf-8").split())
+    assert said in text
+
+
+def test_the_page_names_what_is_not_below_the_best_found() -> None:
+    packaged = {row.name: row.verdict for row in rows() if row.name not in FOUND}
+    assert [name for name, said in packaged.items() if said == "above"] == ["path"]
+    assert {name for name, said in packaged.items() if said == "not told apart"} == NOT_APART
