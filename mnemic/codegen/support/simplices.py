@@ -28,6 +28,9 @@ FLAT = 1e-20
 ROUNDS = 200
 """Evaluations of a sum."""
 
+SMOOTH = 12
+"""Evaluations before the bracket is halved: six to ten find the root of a smooth sum."""
+
 LEFT = 0.05
 """What may be left of a logarithm at a root whose bracket is as narrow as numbers are: an entry at
 which f″ is zero moves by the cube root of a rounding. The entries are scaled by what is left."""
@@ -106,9 +109,11 @@ def rising_root(
 ) -> Tensor:
     """Find x in (0, end) with f(x) = 0, f rising in log x about as that does; else no number.
 
-    The bracket is all positive numbers until both ends are known. Then every third step halves it
-    in log x, the others are secants. A root that is found stays as it is, whatever its neighbours
-    still do; one is found where nothing is left of f, or nothing of the bracket, and f nearly zero.
+    The bracket is all positive numbers until both ends are known. Then steps are secants in log x,
+    in which an end that stays counts for less (Anderson and Björck, 1973), and after `SMOOTH`
+    evaluations, which suffice where f is smooth, every third step halves the bracket. A root that
+    is found stays as it is, whatever its neighbours still do; one is found where nothing is left of
+    f, or nothing of the bracket, and f nearly zero.
     """
     ends = torch.finfo(start.dtype)
     eps, most = ends.eps, min(ends.max / 4, end * (1 - ends.eps))
@@ -118,17 +123,18 @@ def rising_root(
 
     def step(
         count: Any, x: Tensor, low: Tensor, high: Tensor, f_low: Tensor, f_high: Tensor,
-        width: Tensor, f: Tensor, moving: Tensor,
+        width: Tensor, before: Tensor, moving: Tensor,
     ) -> tuple[Tensor, ...]:  # fmt: skip
         f = function(x)
         above, below = moving & (f > 0), moving & (f < 0)
-        low, f_low = torch.where(below, x, low), torch.where(below, f, f_low)
-        high, f_high = torch.where(above, x, high), torch.where(above, f, f_high)
+        less = _less(f, before)
+        low, f_low = torch.where(below, x, low), torch.where(below, f, f_low * less)
+        high, f_high = torch.where(above, x, high), torch.where(above, f, f_high * less)
         known = (low > 0) & (high < torch.inf)
         narrow = known & (high - low <= 2 * eps * high)
         moving = moving & (f.abs() > 2 * eps) & ~narrow & ~f.isnan()
         outer = x * torch.exp(torch.where(f > 0, -width, width))
-        inner = _between(low, high, f_low, f_high, secant=count % 3 != 2)
+        inner = _between(low, high, f_low, f_high, secant=(count < SMOOTH) | (count % 3 != 2))
         following = torch.where(known, inner, outer.clamp(4 * ends.tiny, most))
         x = torch.where(moving, following, x)
         return x, low, high, f_low, f_high, torch.where(known, width, 4 * width), f, moving
@@ -140,11 +146,19 @@ def rising_root(
     return torch.where(settled, x, torch.nan)
 
 
+def _less(f: Tensor, before: Tensor) -> Tensor:
+    """Return what an end counts for after an evaluation at whose side there was one before it."""
+    share = f / before
+    return torch.where(share > 0, torch.where(share < 1, (1 - share).clamp_min(0.1), 0.5), 1.0)
+
+
 def _between(low: Tensor, high: Tensor, f_low: Tensor, f_high: Tensor, *, secant: Any) -> Tensor:
     """Return the zero of a ``secant`` in log x between low and high, or else the middle."""
+    length = torch.log(high / low)
+    least = (2 * torch.finfo(low.dtype).eps / length).clamp_max(0.5)
     share = f_low / (f_low - f_high)
-    share = torch.where(share.isfinite() & secant, share.clamp(1e-3, 1 - 1e-3), 0.5)
-    return low * torch.exp(share * torch.log(high / low))
+    share = torch.where(share.isfinite() & secant, share, 0.5)
+    return low * torch.exp(torch.minimum(torch.maximum(share, least), 1 - least) * length)
 
 
 def simplex_entries(

@@ -84,14 +84,14 @@ def simplex_sums(x, top, dual, {factor}{coefficients}rows, columns):
 @triton.jit
 def simplex_root{ending}(dual, scale, top, {factor}{coefficients}rows, columns):
     """x with Σ {shown} = scale; no number where no x has that sum."""
-    x, low, high, left_low, left_high, width = tiles.bracket(
+    x, low, high, left_low, left_high, width, left = tiles.bracket(
         tl.zeros({begun}, dual.dtype), {start}
     )
     moving, count = {moving}, 0
     while (count < 200) & tiles.any_of(moving):
         found = simplex_sums(x, top, dual, {factor}{coefficients}rows, columns)
-        x, low, high, left_low, left_high, width, moving = tiles.nearer(
-            found, scale, x, low, high, left_low, left_high, width, moving, count, {end}
+        x, low, high, left_low, left_high, width, left, moving = tiles.nearer(
+            found, scale, x, low, high, left_low, left_high, width, left, moving, count, {end}
         )
         count += 1
     return tl.where(moving, float("nan"), x)
@@ -108,7 +108,8 @@ def simplex_entries{ending}(dual, scale, top, x, {factor}{coefficients}rows, col
 
 SEARCH = (
     """\
-{name}, {name}_low, {name}_high, {name}_left_low, {name}_left_high, {name}_width = tiles.bracket(
+{name}, {name}_low, {name}_high, {name}_left_low, {name}_left_high, {name}_width, \
+{name}_left = tiles.bracket(
     {begun}, {start}
 )
 {name}_moving, {name}_turns = {moving}, 0
@@ -120,9 +121,9 @@ while ({name}_turns < 200) & tiles.any_of({name}_moving):
 """,
     """\
     {name}, {name}_low, {name}_high, {name}_left_low, {name}_left_high, {name}_width, \
-        {name}_moving = tiles.nearer(
+        {name}_left, {name}_moving = tiles.nearer(
             {name}_found, {scale}, {name}, {name}_low, {name}_high, {name}_left_low,
-            {name}_left_high, {name}_width, {name}_moving, {name}_turns, {end}
+            {name}_left_high, {name}_width, {name}_left, {name}_moving, {name}_turns, {end}
         )
     {name}_turns += 1
 {name} = tl.where({name}_moving, float("nan"), {name})
