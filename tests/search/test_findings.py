@@ -1,6 +1,5 @@
 """What docs/findings.md says of the confirmed search is what its kept runs say."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -8,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from mnemic.search.study.records import run_of
-from mnemic.search.study.scores import Interval, above, by_seed, interval
-from mnemic.search.study.training import Run
+from mnemic.search.space.one_block import with_block
+from mnemic.search.space.space import Space, load_space
+from mnemic.search.study.confirm import Confirmed, confidence, confirmed
+from mnemic.search.study.scores import Interval, above
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "findings.md"
+SEARCH = ROOT / "examples" / "search"
 HEAD = "  | spec | mean skill | seeds | beside the best found |\n  | --- | ---: | ---: | --- |\n"
 FOUND = {
     "axes-5e55f946": "Huber of ‖e‖, ReLU, weights, momentum (found)",
@@ -27,8 +28,6 @@ NOT_APART = {
 """Told in words below the table: the three DeltaFormers, softmax, gated softmax, ..."""
 WITHIN = 89
 """Packaged rules within the budget."""
-ONE_LOOK = 0.975
-"""The confidence of one of two looks at a spec, so that what is said of it holds with 95 %."""
 
 
 @dataclass(frozen=True)
@@ -45,23 +44,28 @@ class Row:
 def verdict(skill: Interval, best: Interval) -> str:
     if skill is best:
         return ""
-    if above(best, skill, ONE_LOOK):
+    sure = confidence(space())
+    if above(best, skill, sure):
         return "below"
-    return "above" if above(skill, best, ONE_LOOK) else "not told apart"
+    return "above" if above(skill, best, sure) else "not told apart"
 
 
 @cache
-def kept() -> dict[str, tuple[Run, ...]]:
-    """The runs of every spec with fresh seeds at the search's own budget."""
-    path = ROOT / "examples" / "search" / "axes" / "confirmed.json"
-    every = json.loads(path.read_text(encoding="utf-8"))["confirmed"]
-    return {one["name"]: tuple(map(run_of, one["runs"])) for one in every if not one["setting"]}
+def space() -> Space:
+    """The search's space in its block."""
+    return with_block(load_space(SEARCH / "axes.yaml"), str(SEARCH / "block.yaml"))
+
+
+@cache
+def kept() -> tuple[Confirmed, ...]:
+    """Every spec with fresh seeds at the search's own budget."""
+    return tuple(one for one in confirmed(space(), SEARCH / "axes") if not one.setting)
 
 
 @cache
 def rows() -> tuple[Row, ...]:
     """Every spec that could be trained, best first."""
-    skills = {name: interval(by_seed(runs)) for name, runs in kept().items() if runs}
+    skills = {one.name: one.skill for one in kept() if one.skill}
     best = max((skills[name] for name in FOUND), key=lambda skill: skill.mean)
     found = (Row(name, skill, verdict(skill, best)) for name, skill in skills.items())
     return tuple(sorted(found, key=lambda row: -row.skill.mean))

@@ -29,7 +29,7 @@ ROUNDS = 200
 """Evaluations of a sum."""
 
 SMOOTH = 12
-"""Evaluations before the bracket is halved: six to ten find the root of a smooth sum."""
+"""Evaluations before the bracket is halved: most roots of smooth sums are found in six to ten."""
 
 LEFT = 0.05
 """What may be left of a logarithm at a root whose bracket is as narrow as numbers are: an entry at
