@@ -139,6 +139,12 @@ def loop(plan: Plan, numbers: dict[str, str], doc: str, name: str, each: str) ->
     return "\n".join(lines) + "\n"
 
 
+def parts_of(plan: Plan) -> list[str]:
+    """Return the names of the functions that the chunk form calls by memory."""
+    scan = parts(plan, plan.phases(_of_rows(plan)).scan)
+    return [one.name for one in scan if isinstance(one, Part)]
+
+
 def _of_part(plan: Plan, part: Part, numbers: dict[str, str]) -> list[str]:
     """Return the function of a part that holds a matrix for every row."""
     head = wrapped_call(f"def {part.name}(", part.inputs, "):", 0)

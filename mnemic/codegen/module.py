@@ -255,11 +255,14 @@ def _operator(found: Plans, described: Signature, prefix: str, *, fused: bool) -
     chunk_name = f"{prefix}chunk" if found.chunk is not None else "None"
     start_name = f"{prefix}start" if found.start is not None else "None"
     read_name = f"{prefix}read" if found.read is not None else "None"
-    forms = f"{name}, {prefix}recurrent, {chunk_name}, {start_name}, {read_name}"
+    taken = [name, f"{prefix}recurrent", chunk_name, start_name, read_name]
     if fused:
-        forms += ", fused_kernels"
-        return f"{_data(described, name)}\n{IMPORTED}\n{prefix}rule = Operator({forms})\n"
-    return f"{_data(described, name)}\n{prefix}rule = Operator({forms})\n"
+        taken.append("fused_kernels")
+    if found.chunk is not None and (functions := emit.parts_of(found.chunk)):
+        taken.append(f"parts=({', '.join(functions)},)")
+    made = "\n".join(emit.wrapped_call(f"{prefix}rule = Operator(", taken, ")", 0))
+    imported = f"{IMPORTED}\n" if fused else ""
+    return f"{_data(described, name)}\n{imported}{made}\n"
 
 
 def _data(described: Signature, name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from mnemic.codegen.support.seeded import reseed, seeded
 from mnemic.errors import CheckFailed, UsageError
 from mnemic.models import curve, result
 from mnemic.models.checkpoint import Checkpoint
-from mnemic.models.compiled import compiled, told_where_it_fails
+from mnemic.models.compiled import Hidden, compiled_hidden, told_where_it_fails
 from mnemic.models.contract import IGNORED, Batch, Task
 from mnemic.models.device import demand_device
 from mnemic.models.differences import find_differences
@@ -33,7 +33,6 @@ _OWN_FILES = (CHECKPOINT, result.NAME, "curve.csv", "curve.png")
 _TEST_SEED = 0
 
 Existing = Literal["refuse", "resume", "replace"]
-Hidden = Callable[[Tensor], tuple[Tensor, Any]]
 
 
 def train(
@@ -110,7 +109,7 @@ class _Run:
         self.levels, self.level = task.levels, 0
         self.optimizer = _optimizer(model, options)
         self.batches = task.generator(options.seed, "train")
-        self.hidden = compiled(model.hidden) if options.compiled else model.hidden
+        self.hidden = compiled_hidden(model, options) if options.compiled else model.hidden
         self.step = 0
         self.whole = True  # false within a step, when nothing may be saved
         self.losses: list[float] = []

@@ -34,7 +34,8 @@ class TrainOptions:
         threads: of torch on the CPU, at least 1.
         device: of torch: ``cpu``, ``cuda``, ...
         compiled: whether training steps run under torch.compile, which takes minutes once, and
-            then less time a step; only rounding differs. Evaluations run as they are.
+            then less time a step; only rounding differs. Evaluations run as they are. What of a
+            step is compiled, `mnemic.models.compiled.compiled_hidden` tells.
 
     Raises:
         UsageError: values out of range; all of them are named.

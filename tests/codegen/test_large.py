@@ -1,12 +1,15 @@
 """What holds a matrix for every row of a chunk: a few memories at a time, and kept by nobody."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import pytest
 import torch
+import torch._dynamo
 from conformance import agree, beginning, compiled, inputs, run
 from torch import Tensor
+from torch._dynamo.backends.debugging import aot_eager
 
 from mnemic.codegen.large import Part, parts
 from mnemic.codegen.module import plans
@@ -63,6 +66,54 @@ def test_memory_by_memory_a_form_is_the_same(monkeypatch: Any, title: str) -> No
     monkeypatch.setitem(module, "ENTRIES", 1)
     agree(run(case, arguments, "chunk", **options), expected, 1e-8)
     assert max(slices) == 4, "memories are taken apart"
+
+
+@pytest.fixture
+def traced(monkeypatch: Any) -> Iterator[list[int]]:
+    """Compile without a C++ compiler; the list has the sizes of what graphs were given."""
+    sizes: list[int] = []
+
+    def backend(graph: Any, examples: Any) -> Any:
+        sizes.append(next(x.shape[0] for x in examples if x.ndim))
+        return aot_eager(graph, examples)
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
+    torch._dynamo.reset()
+    yield sizes
+    torch._dynamo.reset()
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's own, of its own code
+def test_compiled_parts_are_the_same(traced: list[int], monkeypatch: Any) -> None:
+    case = compiled("moneta")
+    rule, arguments = case.generated, inputs(case, 29)
+    options = {"params": beginning(case, arguments["k"], arguments["v"])}
+    expected = run(case, arguments, "recurrent", **options)
+    monkeypatch.setitem(rule.parts[0].__globals__["ops"].by_memory.__globals__, "ENTRIES", 1)
+    with rule.compiled_parts():
+        agree(run(case, arguments, "chunk", **options), expected, 1e-8)
+    assert traced, "graphs were made"
+    before = len(traced)
+    agree(run(case, arguments, "chunk", **options), expected, 1e-8)
+    assert len(traced) == before
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's own, of its own code
+def test_slices_of_a_graph_are_alike(traced: list[int], monkeypatch: Any) -> None:
+    monkeypatch.setattr(by_memory, "ENTRIES", 1)
+
+    def function(x: Tensor) -> Tensor:
+        return torch.exp(torch.sin(x)).sum(-1)
+
+    x = torch.randn(6, 7, requires_grad=True)
+    with by_memory.compiled_parts([function]):
+        y = by_memory.by_memory(function, 1, x)  # 4 fit, 3 and 3 are alike
+        (found,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+        (again,) = torch.autograd.grad(found.sum(), x)
+    assert set(traced) == {3}
+    (expected,) = torch.autograd.grad(function(x).sum(), x, create_graph=True)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(again, torch.autograd.grad(expected.sum(), x)[0])
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])

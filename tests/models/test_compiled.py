@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch._inductor.config as inductor
 from mnemic import pipeline
 from mnemic.errors import EnvironmentFailed
 from mnemic.models.checkpoint import Checkpoint
-from mnemic.models.compiled import compiled, told_where_it_fails
+from mnemic.models.compiled import SHORT, compiled, compiled_hidden, told_where_it_fails
 from mnemic.models.language_model import LanguageModel, ModelOptions, build
 from mnemic.models.train import CHECKPOINT, train
 from mnemic.models.train_options import TrainOptions
@@ -36,17 +37,18 @@ def fresh() -> Iterator[None]:
     torch._dynamo.reset()
 
 
-def model() -> LanguageModel:
-    rule = pipeline.compile("linear-attention")
+def model(spec: str = "linear-attention") -> LanguageModel:
+    rule = pipeline.compile(spec)
     shape = ModelOptions(16, dim=16, layers=1)
     return build(shape, lambda dim, _: rule.layer(dim, heads=2), 3)
 
 
-def test_compiled_steps_are_those_of_pytorch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("spec", ["linear-attention", "lion"])  # a whole graph, and parts alone
+def test_compiled_steps_are_those_of_pytorch(tmp_path: Path, spec: str) -> None:
     frames = torch._dynamo.utils.counters["frames"]
     ends, before = [], frames["ok"]
     for fast in (False, True):
-        trained = model()
+        trained = model(spec)
         options = replace(OPTIONS, compiled=fast)
         train(trained, TASK, options, tmp_path / str(fast))
         ends.append(dict(trained.named_parameters()))
@@ -66,6 +68,31 @@ def test_a_run_goes_on_with_or_without(tmp_path: Path) -> None:
     for options in (plain, fast, replace(OPTIONS, steps=4)):
         done = train(model(), TASK, options, tmp_path, existing="resume")
         assert (done.steps, done.stopped) == (options.steps, "steps")
+
+
+def graphs_of(trained: LanguageModel, options: TrainOptions, lengths: tuple[int, ...]) -> int:
+    """Count the graphs that batches of these lengths make."""
+    seen = []
+    made = torch._dynamo.utils.counters["stats"]
+    hidden = compiled_hidden(trained, options)
+    for length in lengths:
+        before = made["unique_graphs"]
+        hidden(torch.zeros(2, length, dtype=torch.long))[0].sum().backward()
+        seen.append(made["unique_graphs"] - before)
+    return sum(seen)
+
+
+def test_parts_are_compiled_once_for_all_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where whole graphs are compiled, each length has its own."""
+    eager = partial(torch.compile, backend="aot_eager")
+    monkeypatch.setattr(torch, "compile", eager)
+    short, long = replace(OPTIONS, compiled=True), replace(OPTIONS, steps=SHORT, compiled=True)
+    lengths = (16, 32, 48)
+    in_parts = graphs_of(model("lion"), short, lengths)
+    torch._dynamo.reset()
+    assert 0 < in_parts < graphs_of(model("lion"), long, lengths)
+    torch._dynamo.reset()
+    assert graphs_of(model(), short, lengths) == len(lengths)  # without parts
 
 
 NONE: dict[str, Any] = {"cpp.cxx": (None, "no-such-compiler"), "compile_threads": 1}

@@ -1,18 +1,47 @@
 """A function of many memories, for a few of them at a time: what it makes stays in the cache."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .slices import keep_what_is_saved
 from .transforms import transformed
 
 ENTRIES = 2**18
 """Entries of the largest tensor that a call may make: 1 MiB in float32."""
 
+CALL = 4
+"""How many times as many a call of a compiled function may make: it has fewer of such tensors, and
+more to do before it begins."""
+
 Found = Tensor | tuple[Tensor, ...]
 Function = Callable[..., Found]
+
+_compiled: Counter[Function] = Counter()
+"""How many `compiled_parts` are at work for a function, in the whole process: a layer under
+checkpointing is computed again in the thread of the backward pass."""
+
+
+@contextmanager
+def compiled_parts(functions: Sequence[Function]) -> Iterator[None]:
+    """Run functions under ``torch.compile`` while this lasts: a graph for each shape, in which the
+    sequence's length is none."""
+    keep_what_is_saved()
+    _compiled.update(functions)
+    try:
+        yield
+    finally:
+        _compiled.subtract(functions)
+
+
+@cache
+def _graph(function: Function) -> Function:
+    return torch.compile(function, dynamic=False)
 
 
 def by_memory(function: Function, entries: int, *inputs: Tensor) -> Found:
@@ -20,7 +49,7 @@ def by_memory(function: Function, entries: int, *inputs: Tensor) -> Found:
 
     The gradient computes each slice again, so that nothing between inputs and outputs is kept.
     Tensors without axes are the same for every slice. On other devices, in a graph and under
-    transforms the function is called as it is.
+    transforms the function is called as it is; within `compiled_parts`, under torch.compile.
 
     Args:
         function: of tensors [M, ...], which treats each of the M memories by itself.
@@ -28,12 +57,22 @@ def by_memory(function: Function, entries: int, *inputs: Tensor) -> Found:
         inputs: its arguments.
     """
     device = inputs[0].device.type
-    many = next(x.shape[0] for x in inputs if x.ndim)
-    size = max(1, ENTRIES // max(1, entries))
-    if size >= many or device != "cpu" or torch.compiler.is_compiling() or transformed():
+    if torch.compiler.is_compiling() or transformed():
         return function(*inputs)
-    found: tuple[Tensor, ...] = _ByMemory.apply(function, size, *inputs)
+    graph = _graph(function) if _compiled[function] else None
+    many = next(x.shape[0] for x in inputs if x.ndim)
+    size = max(1, ENTRIES * (CALL if graph else 1) // max(1, entries))
+    if graph:
+        size = _even(many, size)
+    if device != "cpu" or (size >= many and graph is None):
+        return (graph or function)(*inputs)
+    found: tuple[Tensor, ...] = _ByMemory.apply(function, graph or function, size, *inputs)
     return found if len(found) > 1 else found[0]
+
+
+def _even(many: int, size: int) -> int:
+    """Return the largest size up to ``size`` of slices that are all alike, as their graph is."""
+    return next(even for even in range(min(many, size), 0, -1) if many % even == 0)
 
 
 def _all(function: Function, *inputs: Tensor) -> tuple[Tensor, ...]:
@@ -42,29 +81,32 @@ def _all(function: Function, *inputs: Tensor) -> tuple[Tensor, ...]:
 
 
 class _ByMemory(torch.autograd.Function):
-    """Slices of the first axis, one after another, forward and backward."""
+    """Slices of the first axis, one after another, forward and backward, by a function that is as
+    ``function`` and fast."""
 
     @staticmethod
-    def forward(ctx: Any, function: Function, size: int, *inputs: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any, function: Function, fast: Function, size: int, *inputs: Tensor
+    ) -> tuple[Tensor, ...]:
         ctx.save_for_backward(*inputs)
-        ctx.function, ctx.size = function, size
-        slices = [_all(function, *some) for some in _sliced(inputs, size)]
+        ctx.function, ctx.fast, ctx.size = function, fast, size
+        slices = [_all(fast, *some) for some in _sliced(inputs, size)]
         return tuple(torch.cat(outputs) for outputs in zip(*slices, strict=True))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        inputs, function, size = ctx.saved_tensors, ctx.function, ctx.size
-        wanted = ctx.needs_input_grad[2:]
-        if torch.is_grad_enabled():  # to be differentiated once more
-            outputs = _all(function, *inputs)
-            return None, None, *_pulled(outputs, inputs, wanted, grads, again=True)
+        inputs, size = ctx.saved_tensors, ctx.size
+        wanted = ctx.needs_input_grad[3:]
+        if torch.is_grad_enabled():  # to be differentiated once more, which graphs are not
+            outputs = _all(ctx.function, *inputs)
+            return None, None, None, *_pulled(outputs, inputs, wanted, grads, again=True)
         found: list[list[Tensor | None]] = []
         for some, own in zip(_sliced(inputs, size), _sliced(grads, size), strict=True):
             leaves = [x.detach().requires_grad_(w) for x, w in zip(some, wanted, strict=True)]
             with torch.enable_grad():
-                outputs = _all(function, *leaves)
+                outputs = _all(ctx.fast, *leaves)
             found.append(_pulled(outputs, leaves, wanted, own, again=False))
-        return None, None, *map(_joined, zip(*found, strict=True))
+        return None, None, None, *map(_joined, zip(*found, strict=True))
 
 
 def _sliced(tensors: Any, size: int) -> list[tuple[Tensor, ...]]:

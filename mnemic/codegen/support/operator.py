@@ -1,6 +1,7 @@
 """The operator: checks, documents and masks around a rule's generated forms."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from . import boundaries, choice, kept, kept_in, packing
 from .arguments import check, check_choices, check_params, check_state, fail, one_of
 from .buffers import debugging
+from .by_memory import compiled_parts
 from .calls import Form, States, parameters
 from .diverged import check_output
 from .documents import Documents
@@ -23,7 +25,6 @@ from .placed import refusing_places
 from .positions import emptied, live_alone, live_first, put_back, taken
 from .reading import Reader, Reading, readable
 from .run import Run
-from .scanned import unknown
 from .signature import Coefficient, Signature
 from .slices import keep_what_is_saved
 from .transforms import host_reads
@@ -56,6 +57,9 @@ class Operator:
     reader: Reader | None = None
     kernels: Callable[[], Any] | None = None
     """The module of fused Triton kernels, imported when first asked for."""
+    parts: tuple[Callable[..., Any], ...] = ()
+    """Functions of ``chunk`` that compute a matrix for every row, which a CPU does for a few
+    memories at a time."""
 
     @property
     def name(self) -> str:
@@ -90,6 +94,19 @@ class Operator:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return by_name(self, "rule") or super().__reduce_ex__(protocol)
+
+    def compiled_parts(self) -> AbstractContextManager[None]:
+        """Run ``parts`` under ``torch.compile`` while this lasts, and the rest as it is.
+
+        This compiles a few kernels, of what takes most of a chunk's time, once for all lengths;
+        ``torch.compile(layer)`` compiles every chunk of each length. Only rounding differs. It
+        holds for the whole process; a rule without ``parts`` runs as ever::
+
+            with layer.rule.compiled_parts():
+                loss = layer(x).square().mean()
+                loss.backward()
+        """
+        return compiled_parts(self.parts)
 
     @refusing_places("rule", taking)
     def __call__(
@@ -403,10 +420,10 @@ class _Call:
 
     def _traced(self, tokens: int) -> bool:
         """Return whether a graph takes tokens one by one, wherever rows stand: few tokens, or all
-        of them where there is no other way."""
+        of them in torch.export, which has no other way."""
         if not torch.compiler.is_compiling() or self.form == "triton":
             return False
-        return torch.compiler.is_exporting() or unknown(tokens) or self.short(tokens)
+        return torch.compiler.is_exporting() or self.short(tokens)
 
     @outside_graphs("the carried position is read, since it decides where chunks (or the levels of "
                     "a tree) end")  # fmt: skip
