@@ -110,8 +110,8 @@ def test_one_graph(name: str) -> None:
     assert max(found.values()) < ALLOWED, found
 
 
-def test_one_graph_for_all_lengths() -> None:
-    """From the second length on a graph holds for every other."""
+def test_a_graph_for_each_length() -> None:
+    """From the second length on torch asks for a graph of every other, which inductor has not."""
     graphs = []
 
     def counted(graph: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:
@@ -123,7 +123,44 @@ def test_one_graph_for_all_lengths() -> None:
     for tokens in (40, 72, 131):
         x = torch.randn(1, tokens, layer.dim)
         assert apart(call(x), layer(x)) < ALLOWED
-    assert len(graphs) == 2
+    assert len(graphs) == 3
+
+
+def test_few_tokens_behind_a_state_are_a_graph_without_a_scan() -> None:
+    """Of a memory under an anchor, wherever the rows stand; inductor takes no scan."""
+    graphs: list[torch.fx.GraphModule] = []
+
+    def counted(graph: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    layer = layer_of("ttt-linear")
+    call: Any = torch.compile(layer, backend=counted, fullgraph=True)
+    x = torch.randn(2, 24, layer.dim)
+    (_, state), (wanted, _) = (layer(x[:, :t], output_state=True) for t in (14, 17))
+    found, _ = call(x[:, 14:17], state=state, output_state=True)  # a chunk of 16 ends within
+    assert apart(found, wanted[:, 14:]) < ALLOWED
+    assert len(graphs) == 1
+    assert not [node for node in graphs[0].graph.nodes if "scan" in str(node.target)]
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore")  # torch's own, of its own code
+def test_inductor_compiles_a_second_length() -> None:
+    """As `torch.compile(layer)` is called: with gradients, and few tokens behind a state."""
+    layer = layer_of("ttt-linear")
+    call: Any = torch.compile(layer)
+    first = torch.randn(1, 20, layer.dim, requires_grad=True)
+    for x in (first, torch.randn(1, 33, layer.dim, requires_grad=True)):
+        (found,) = torch.autograd.grad(call(x).square().sum(), x)
+        (wanted,) = torch.autograd.grad(layer(x).square().sum(), x)
+        assert apart(found, wanted) < 10 * ALLOWED
+    _, state = layer(first.detach(), output_state=True)
+    for tokens in (1, 3):
+        x = torch.randn(1, tokens, layer.dim)
+        found, wanted = (f(x, state=state, output_state=True) for f in (call, layer))
+        assert apart(found[0], wanted[0]) < ALLOWED
+        assert all(apart(found[1][n], wanted[1][n]) < ALLOWED for n in state)
 
 
 @pytest.mark.full

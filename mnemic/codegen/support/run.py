@@ -189,14 +189,13 @@ class Run(Given):
         """Return the output and the final state."""
         fused = self.call.form == "triton"
         endless = scanned.unknown(self.tokens)
-        if endless and scanned.refused(self.signature):
+        if endless and fused and not scanned.refused(self.signature):
+            endless = False  # a launch is the same at every length
+        elif endless and torch.compiler.is_exporting():
             scanned.refuse(self.signature)
-            self.tokens = scanned.fixed(self.tokens)
         elif endless:
-            endless = not fused  # a launch is the same at every length
-        endless = (endless and scanned.unknown(self.tokens)) or (
-            self.anchored and torch.compiler.is_compiling() and not fused
-        )
+            self.tokens, endless = scanned.fixed(self.tokens), False
+        endless = endless or (self.anchored and torch.compiler.is_compiling() and not fused)
         states = self._states()
         if self.signature.levels:
             states = levels.with_tokens(states, self.position)

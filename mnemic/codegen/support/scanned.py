@@ -1,8 +1,10 @@
 """Forms over a length that is not known while they are traced: by a scan, traced once.
 
-``torch.export`` with a dynamic T and torch.compile with dynamic shapes trace a call for every
-length there is. A loop in Python has as many turns as tokens or chunks, so ``scan`` (an operator
-of torch) takes its place: of chunks for the output, of tokens for the state after them.
+``torch.export`` with a dynamic T traces a call for every length there is. A loop in Python has as
+many turns as tokens or chunks, so ``scan`` (an operator of torch) takes its place: of chunks for
+the output, of tokens for the state after them. torch.compile has a graph for each length instead:
+inductor (torch 2.13) fails on the gradient of such a scan, and on a scan unless
+``capture_scalar_outputs`` is set before it looks at the code.
 """
 
 from collections.abc import Callable
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 from torch import Tensor
 
-from . import kept, layout
+from . import kept, layout, slices
 from .arguments import fail
 from .calls import Form, States, parameters
 from .signature import Signature
@@ -40,7 +42,7 @@ def unknown(size: int) -> bool:
 
 
 def refused(signature: Signature) -> str | None:
-    """Return why a rule cannot be traced for every length at once, or ``None``."""
+    """Return why a rule cannot be exported for every length at once, or ``None``."""
     if signature.levels:
         return "the levels of its tree follow from the number of tokens"
     if kept.names(signature):
@@ -49,12 +51,9 @@ def refused(signature: Signature) -> str | None:
 
 
 def refuse(signature: Signature) -> None:
-    """Raise ``ArgumentError`` where a rule cannot be exported for every length at once.
-
-    torch.compile traces it for each length instead (``fixed``).
-    """
+    """Raise ``ArgumentError`` where a rule cannot be exported for every length at once."""
     reason = refused(signature)
-    if reason is not None and torch.compiler.is_exporting():
+    if reason is not None:
         told = "T is not known while the call is traced (a dynamic T in torch.export)"
         hint = "give it as a number: dynamic_shapes without T"
         raise fail(signature, f"{told}, but {reason}; {hint}")
@@ -66,7 +65,8 @@ def fixed(size: int) -> int:
 
 
 def scanned(run: "Run", states: States) -> tuple[Tensor, States]:
-    """Return the output and the states after all tokens, whose number is not known."""
+    """Return the output and the states after all tokens: of any number in torch.export, of few in
+    torch.compile, wherever the rows stand."""
     y, after = _by_tokens(run, states)
     if run.call.form == "recurrent" or run.call.operator.chunk is None or run.anchored:
         return y, after
@@ -155,8 +155,6 @@ def _scan(
     states: States,
 ) -> tuple[Tensor, States]:  # fmt: skip
     """Take one turn after another, each with the states and a slice of the rows."""
-    from torch._higher_order_ops.scan import scan
-
     named = {n: x for n, x in rows.items() if n == "_time" or n in parameters(form)}
     fixed = {n: x for n, x in named.items() if not x.ndim}
     along = {n: x for n, x in named.items() if x.ndim}
@@ -166,9 +164,25 @@ def _scan(
         whole = torch.contiguous_format
         return {n: after[n].clone(memory_format=whole) for n in carry}, y.clone(memory_format=whole)
 
+    if not torch.compiler.is_exporting():
+        return _looped(turn, along, fixed, states)
+    from torch._higher_order_ops.scan import scan
+
     start = {n: x.clone(memory_format=torch.contiguous_format) for n, x in states.items()}
     after, ys = scan(combined, start, along)
     return ys, after
+
+
+def _looped(
+    turn: Callable[[States, States], Stepped], along: States, fixed: States, states: States
+) -> tuple[Tensor, States]:
+    """Take the turns of `_scan` in Python's loop."""
+    outputs = []
+    for rows in slices.each(*along.values()):
+        y, after = turn(states, {**dict(zip(along, rows, strict=True)), **fixed})
+        states = {n: after[n] for n in states}
+        outputs.append(y)
+    return torch.stack(outputs), states
 
 
 def _cut(run: "Run", name: str, x: Tensor, size: int, count: int) -> Tensor:
