@@ -37,8 +37,9 @@ def compiled_hidden(model: LanguageModel, options: TrainOptions) -> Hidden:
     """Return ``model.hidden`` for training under ``torch.compile``, whole or in parts.
 
     On a CPU, in less than `SHORT` steps, only those parts of chunks are compiled that compute a
-    matrix for every row, where the model's rules have such: one graph for all chunks and lengths,
-    within about a minute, and some seconds in later programs. Otherwise as `compiled`.
+    matrix for every row, where the model's rules have such: a few graphs, for the first chunk, the
+    others and a shorter last one, within about a minute, and some seconds in later programs.
+    Otherwise as `compiled`.
     """
     rules = _with_parts(model)
     on_cpu = torch.device(options.device).type == "cpu"

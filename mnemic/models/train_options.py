@@ -33,9 +33,9 @@ class TrainOptions:
         stop_at: the held-out metric at which to stop early; None never does.
         threads: of torch on the CPU, at least 1.
         device: of torch: ``cpu``, ``cuda``, ...
-        compiled: whether training steps run under torch.compile, which takes minutes once, and
-            then less time a step; only rounding differs. Evaluations run as they are. What of a
-            step is compiled, `mnemic.models.compiled.compiled_hidden` tells.
+        compiled: whether training steps run under torch.compile, which takes up to minutes once,
+            and then less time a step; only rounding differs. Evaluations run as they are. What of
+            a step is compiled, `mnemic.models.compiled.compiled_hidden` tells.
 
     Raises:
         UsageError: values out of range; all of them are named.

@@ -111,7 +111,7 @@ def test_one_graph(name: str) -> None:
 
 
 def test_a_graph_for_each_length() -> None:
-    """From the second length on torch asks for a graph of every other, which inductor has not."""
+    """Torch tries a dynamic length from the second on; the rule fixes it."""
     graphs = []
 
     def counted(graph: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:
@@ -126,7 +126,16 @@ def test_a_graph_for_each_length() -> None:
     assert len(graphs) == 3
 
 
-def test_few_tokens_behind_a_state_are_a_graph_without_a_scan() -> None:
+TWO_SPEEDS: dict[str, Any] = {
+    "name": "two-speeds",
+    "memory": {"chain": [{"kind": "linear"}, {"kind": "linear"}], "every": [1, 4]},
+    "optimizer": {"rate": {"from": "input", "activation": "sigmoid(x)/8"}, "anchor": {"chunk": 8}},
+}
+"""A memory whose intervals end at every chunk of four tokens and at every second one."""
+
+
+@pytest.mark.parametrize("spec", ["ttt-linear", TWO_SPEEDS], ids=["ttt-linear", "two-speeds"])
+def test_few_tokens_behind_a_state_are_a_graph_without_a_scan(spec: str | dict[str, Any]) -> None:
     """Of a memory under an anchor, wherever the rows stand; inductor takes no scan."""
     graphs: list[torch.fx.GraphModule] = []
 
@@ -134,14 +143,21 @@ def test_few_tokens_behind_a_state_are_a_graph_without_a_scan() -> None:
         graphs.append(graph)
         return graph
 
-    layer = layer_of("ttt-linear")
+    layer = layer_of(spec)
     call: Any = torch.compile(layer, backend=counted, fullgraph=True)
     x = torch.randn(2, 24, layer.dim)
-    (_, state), (wanted, _) = (layer(x[:, :t], output_state=True) for t in (14, 17))
-    found, _ = call(x[:, 14:17], state=state, output_state=True)  # a chunk of 16 ends within
-    assert apart(found, wanted[:, 14:]) < ALLOWED
+    states = [layer(x[row : row + 1, :t], output_state=True)[1] for row, t in ((0, 14), (1, 5))]
+    state = {name: torch.cat([one[name] for one in states]) for name in states[0]}
+    few = torch.stack([x[0, 14:17], x[1, 5:8]])  # an interval ends within, of the first row
+    found, _ = call(few, state=state, output_state=True)
+    wanted = [layer(x[row : row + 1, :t])[0, -3:] for row, t in ((0, 17), (1, 8))]
+    assert apart(found, torch.stack(wanted)) < ALLOWED
     assert len(graphs) == 1
     assert not [node for node in graphs[0].graph.nodes if "scan" in str(node.target)]
+    torch._dynamo.reset()
+    nothing, same = call(few[:, :0], state=state, output_state=True)
+    assert nothing.shape == (2, 0, layer.dim)
+    assert all(torch.equal(same[name], state[name]) for name in state)
 
 
 @pytest.mark.full
@@ -178,14 +194,6 @@ def test_a_state_that_grows_has_a_graph_for_each_length() -> None:
         x = torch.randn(1, tokens, layer.dim)
         assert apart(call(x), layer(x)) < ALLOWED
     assert len(graphs) == 3
-
-
-TWO_SPEEDS: dict[str, Any] = {
-    "name": "two-speeds",
-    "memory": {"chain": [{"kind": "linear"}, {"kind": "linear"}], "every": [1, 4]},
-    "optimizer": {"rate": {"from": "input", "activation": "sigmoid(x)/8"}, "anchor": {"chunk": 8}},
-}
-"""A memory whose intervals end at every chunk of four tokens and at every second one."""
 
 
 @pytest.mark.full

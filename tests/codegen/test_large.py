@@ -1,6 +1,7 @@
 """What holds a matrix for every row of a chunk: a few memories at a time, and kept by nobody."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -79,8 +80,10 @@ def traced(monkeypatch: Any) -> Iterator[list[int]]:
 
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
     torch._dynamo.reset()
+    by_memory._graph.cache_clear()
     yield sizes
     torch._dynamo.reset()
+    by_memory._graph.cache_clear()
 
 
 @pytest.mark.filterwarnings("ignore")  # torch's own, of its own code
@@ -89,13 +92,17 @@ def test_compiled_parts_are_the_same(traced: list[int], monkeypatch: Any) -> Non
     rule, arguments = case.generated, inputs(case, 29)
     options = {"params": beginning(case, arguments["k"], arguments["v"])}
     expected = run(case, arguments, "recurrent", **options)
-    monkeypatch.setitem(rule.parts[0].__globals__["ops"].by_memory.__globals__, "ENTRIES", 1)
-    with rule.compiled_parts():
+    module = rule.parts[0].__globals__["ops"].by_memory.__globals__
+    monkeypatch.setitem(module, "ENTRIES", 1)
+    module["_graph"].cache_clear()
+    with suppress(KeyError), rule.compiled_parts():
         agree(run(case, arguments, "chunk", **options), expected, 1e-8)
+        raise KeyError
+    module["_graph"].cache_clear()
     assert traced, "graphs were made"
     before = len(traced)
     agree(run(case, arguments, "chunk", **options), expected, 1e-8)
-    assert len(traced) == before
+    assert len(traced) == before, "and none after it was left"
 
 
 @pytest.mark.filterwarnings("ignore")  # torch's own, of its own code
@@ -114,6 +121,29 @@ def test_slices_of_a_graph_are_alike(traced: list[int], monkeypatch: Any) -> Non
     (expected,) = torch.autograd.grad(function(x).sum(), x, create_graph=True)
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(again, torch.autograd.grad(expected.sum(), x)[0])
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's own, of its own code
+@pytest.mark.parametrize(("many", "sizes"), [(0, set()), (7, {4, 3}), (3, {3})])
+def test_any_number_of_memories_runs_in_graphs(
+    traced: list[int], monkeypatch: Any, many: int, sizes: set[int]
+) -> None:
+    monkeypatch.setattr(by_memory, "ENTRIES", 1)
+
+    def function(x: Tensor) -> Tensor:
+        return torch.exp(torch.sin(x)).sum(-1)
+
+    x = torch.randn(many, 5)
+    with by_memory.compiled_parts([function]), by_memory.compiled_parts([function]):
+        torch.testing.assert_close(by_memory.by_memory(function, 1, x), function(x))
+    assert set(traced) == sizes
+
+
+def test_slots_have_the_parts_of_both_memories() -> None:
+    rule = compiled("gsa").generated
+    assert rule.parts == (*rule.keys.parts, *rule.values.parts)
+    with rule.compiled_parts():
+        pass
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from threading import Lock
 from typing import Any
 
 import torch
@@ -16,63 +17,80 @@ ENTRIES = 2**18
 """Entries of the largest tensor that a call may make: 1 MiB in float32."""
 
 CALL = 4
-"""How many times as many a call of a compiled function may make: it has fewer of such tensors, and
-more to do before it begins."""
+"""How many times ``ENTRIES`` a call of a compiled function may make: it holds fewer such tensors at
+once, and each call costs more."""
+
+SHAPES = 64
+"""Graphs of a function, for its shapes and for what of its arguments has a gradient; torch's own
+limit of 8 would be met by a few lengths of a sequence's last chunk."""
 
 Found = Tensor | tuple[Tensor, ...]
 Function = Callable[..., Found]
 
 _compiled: Counter[Function] = Counter()
-"""How many `compiled_parts` are at work for a function, in the whole process: a layer under
-checkpointing is computed again in the thread of the backward pass."""
+"""How many `compiled_parts` are at work for a function, in all threads: under checkpointing a layer
+is computed again in the thread of the backward pass."""
+
+_counting = Lock()
 
 
 @contextmanager
 def compiled_parts(functions: Sequence[Function]) -> Iterator[None]:
-    """Run functions under ``torch.compile`` while this lasts: a graph for each shape, in which the
-    sequence's length is none."""
+    """Run functions under ``torch.compile`` while this lasts, in the whole process.
+
+    A function has a graph for each shape of its arguments, which depends on the length of a chunk
+    and not on that of the sequence. Where activations are computed again in the backward pass, that
+    must lie within too.
+    """
     keep_what_is_saved()
-    _compiled.update(functions)
+    with _counting:
+        _compiled.update(functions)
     try:
         yield
     finally:
-        _compiled.subtract(functions)
+        with _counting:
+            _compiled.subtract(functions)
 
 
 @cache
 def _graph(function: Function) -> Function:
-    return torch.compile(function, dynamic=False)
+    return torch.compile(function, dynamic=False, recompile_limit=SHAPES)
 
 
 def by_memory(function: Function, entries: int, *inputs: Tensor) -> Found:
     """Return function(*inputs), computed for slices of the first axis, that of the memories.
 
     The gradient computes each slice again, so that nothing between inputs and outputs is kept.
-    Tensors without axes are the same for every slice. On other devices, in a graph and under
-    transforms the function is called as it is; within `compiled_parts`, under torch.compile.
+    Tensors without axes are the same for every slice. On other devices than a CPU, in a graph and
+    under transforms the function is called as it is; within `compiled_parts` it runs under
+    torch.compile, and its gradient computes it again, on every device.
 
     Args:
         function: of tensors [M, ...], which treats each of the M memories by itself.
         entries: of the largest tensor that it makes, for one memory.
         inputs: its arguments.
     """
-    device = inputs[0].device.type
     if torch.compiler.is_compiling() or transformed():
         return function(*inputs)
-    graph = _graph(function) if _compiled[function] else None
     many = next(x.shape[0] for x in inputs if x.ndim)
-    size = max(1, ENTRIES * (CALL if graph else 1) // max(1, entries))
+    graph = _graph(function) if many and _compiled[function] > 0 else None
+    size = many
+    if inputs[0].device.type == "cpu":
+        size = max(1, ENTRIES * (CALL if graph else 1) // max(1, entries))
+    if graph is None and size >= many:
+        return function(*inputs)
     if graph:
         size = _even(many, size)
-    if device != "cpu" or (size >= many and graph is None):
-        return (graph or function)(*inputs)
     found: tuple[Tensor, ...] = _ByMemory.apply(function, graph or function, size, *inputs)
     return found if len(found) > 1 else found[0]
 
 
 def _even(many: int, size: int) -> int:
-    """Return the largest size up to ``size`` of slices that are all alike, as their graph is."""
-    return next(even for even in range(min(many, size), 0, -1) if many % even == 0)
+    """Return a size up to ``size`` of slices that are all alike, as their graph is; or, where these
+    would be less than half as large, of slices of which the last is smaller."""
+    size = min(many, size)
+    even = next(even for even in range(size, 0, -1) if many % even == 0)
+    return even if 2 * even >= size else size
 
 
 def _all(function: Function, *inputs: Tensor) -> tuple[Tensor, ...]:
@@ -81,8 +99,7 @@ def _all(function: Function, *inputs: Tensor) -> tuple[Tensor, ...]:
 
 
 class _ByMemory(torch.autograd.Function):
-    """Slices of the first axis, one after another, forward and backward, by a function that is as
-    ``function`` and fast."""
+    """Compute slices of the first axis one after another, by ``fast``: a function or its graph."""
 
     @staticmethod
     def forward(
@@ -97,7 +114,7 @@ class _ByMemory(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         inputs, size = ctx.saved_tensors, ctx.size
         wanted = ctx.needs_input_grad[3:]
-        if torch.is_grad_enabled():  # to be differentiated once more, which graphs are not
+        if torch.is_grad_enabled():  # to be differentiated once more, as graphs cannot be
             outputs = _all(ctx.function, *inputs)
             return None, None, None, *_pulled(outputs, inputs, wanted, grads, again=True)
         found: list[list[Tensor | None]] = []

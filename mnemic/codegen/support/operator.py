@@ -98,9 +98,11 @@ class Operator:
     def compiled_parts(self) -> AbstractContextManager[None]:
         """Run ``parts`` under ``torch.compile`` while this lasts, and the rest as it is.
 
-        This compiles a few kernels, of what takes most of a chunk's time, once for all lengths;
-        ``torch.compile(layer)`` compiles every chunk of each length. Only rounding differs. It
-        holds for the whole process; a rule without ``parts`` runs as ever::
+        This compiles a few kernels, of what takes most of a chunk's time, for whole chunks and
+        again for a shorter last one; ``torch.compile(layer)`` compiles each length as one graph of
+        all its chunks. Only rounding differs. It holds for the whole process; a rule without
+        ``parts`` runs as ever. Where activations are computed again in the backward pass, that must
+        lie within too::
 
             with layer.rule.compiled_parts():
                 loss = layer(x).square().mean()

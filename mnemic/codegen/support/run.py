@@ -195,7 +195,8 @@ class Run(Given):
             scanned.refuse(self.signature)
         elif endless:
             self.tokens, endless = scanned.fixed(self.tokens), False
-        endless = endless or (self.anchored and torch.compiler.is_compiling() and not fused)
+        apart = self.anchored and torch.compiler.is_compiling() and not fused
+        endless = endless or (apart and self.tokens != 0)
         states = self._states()
         if self.signature.levels:
             states = levels.with_tokens(states, self.position)

@@ -1,10 +1,10 @@
-"""Forms over a length that is not known while they are traced: by a scan, traced once.
+"""Forms over tokens whose number, or whose place in the document, is not known while traced.
 
 ``torch.export`` with a dynamic T traces a call for every length there is. A loop in Python has as
 many turns as tokens or chunks, so ``scan`` (an operator of torch) takes its place: of chunks for
-the output, of tokens for the state after them. torch.compile has a graph for each length instead:
-inductor (torch 2.13) fails on the gradient of such a scan, and on a scan unless
-``capture_scalar_outputs`` is set before it looks at the code.
+the output, of tokens for the state after them. torch.compile has a graph for each length instead,
+in which a loop takes few tokens that stand anywhere: inductor (torch 2.13) fails on the gradient of
+a scan, and on a scan unless ``capture_scalar_outputs`` is set before it looks at the code.
 """
 
 from collections.abc import Callable
@@ -156,17 +156,16 @@ def _scan(
 ) -> tuple[Tensor, States]:  # fmt: skip
     """Take one turn after another, each with the states and a slice of the rows."""
     named = {n: x for n, x in rows.items() if n == "_time" or n in parameters(form)}
-    fixed = {n: x for n, x in named.items() if not x.ndim}
+    same = {n: x for n, x in named.items() if not x.ndim}
     along = {n: x for n, x in named.items() if x.ndim}
+    if not torch.compiler.is_exporting():
+        return _looped(turn, along, same, states)
+    from torch._higher_order_ops.scan import scan
 
     def combined(carry: States, xs: States) -> Carried:
-        y, after = turn(carry, {**xs, **fixed})
+        y, after = turn(carry, {**xs, **same})
         whole = torch.contiguous_format
         return {n: after[n].clone(memory_format=whole) for n in carry}, y.clone(memory_format=whole)
-
-    if not torch.compiler.is_exporting():
-        return _looped(turn, along, fixed, states)
-    from torch._higher_order_ops.scan import scan
 
     start = {n: x.clone(memory_format=torch.contiguous_format) for n, x in states.items()}
     after, ys = scan(combined, start, along)
@@ -174,12 +173,12 @@ def _scan(
 
 
 def _looped(
-    turn: Callable[[States, States], Stepped], along: States, fixed: States, states: States
+    turn: Callable[[States, States], Stepped], along: States, same: States, states: States
 ) -> tuple[Tensor, States]:
     """Take the turns of `_scan` in Python's loop."""
     outputs = []
     for rows in slices.each(*along.values()):
-        y, after = turn(states, {**dict(zip(along, rows, strict=True)), **fixed})
+        y, after = turn(states, {**dict(zip(along, rows, strict=True)), **same})
         states = {n: after[n] for n in states}
         outputs.append(y)
     return torch.stack(outputs), states
