@@ -204,7 +204,8 @@ def _entries(
         top, root = places
         reached = torch.minimum(entry(distance(root, *rest) + (top - dual), *rest), root)
         reached = reached * (target / (factor * reached).sum(axes, keepdim=True))
-    found: Tensor = _Entries.apply(axes, flow, partials, reached, dual, target, factor, *rest)
+    kind = _Entries if torch.compiler.is_compiling() else _MovingEntries
+    found: Tensor = kind.apply(axes, flow, partials, reached, dual, target, factor, *rest)
     return found
 
 
@@ -226,6 +227,31 @@ class _Entries(torch.autograd.Function):
         """Keep W and what moves it, for its derivatives."""
         ctx.axes, ctx.flow, ctx.partials, reached, _, scale, factor, *rest = inputs
         ctx.save_for_backward(output, reached, scale, factor, *rest)
+
+    @staticmethod
+    def backward(ctx: Any, d: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients of the implicit equation."""
+        memory, reached, scale, factor, *rest = ctx.saved_tensors
+        x, moved, whole = _moved(ctx, memory, reached, factor, rest)
+        mean = torch.zeros_like(whole)
+        for _ in range(CENTRED):
+            part = (moved * d).sum(ctx.axes, keepdim=True) / whole
+            mean, d = mean + part, d - part
+        d_dual = moved * d
+        parts = ctx.partials(x, *rest) if ctx.partials else ()
+        d_rest = [-_like(part * d_dual, c) for part, c in zip(parts, rest, strict=True)]
+        d_scale = _like(mean, scale)
+        return None, None, None, None, d_dual, d_scale, _like(x * d, factor), *d_rest
+
+
+class _MovingEntries(_Entries):
+    """`_Entries` with forward derivatives, which torch.compile (torch 2.13) does not trace."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Keep what moves W for both modes."""
+        _Entries.setup_context(ctx, inputs, output)
+        _, _, _, reached, _, scale, factor, *rest = inputs
         ctx.save_for_forward(output, reached, scale, factor, *rest)
 
     @staticmethod
@@ -244,21 +270,6 @@ class _Entries(torch.autograd.Function):
             y = y if d is None else y - part * moved * d
         total = -y.sum(ctx.axes, keepdim=True) + (0.0 if d_scale is None else d_scale)
         return y + moved / whole * total
-
-    @staticmethod
-    def backward(ctx: Any, d: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of the implicit equation."""
-        memory, reached, scale, factor, *rest = ctx.saved_tensors
-        x, moved, whole = _moved(ctx, memory, reached, factor, rest)
-        mean = torch.zeros_like(whole)
-        for _ in range(CENTRED):
-            part = (moved * d).sum(ctx.axes, keepdim=True) / whole
-            mean, d = mean + part, d - part
-        d_dual = moved * d
-        parts = ctx.partials(x, *rest) if ctx.partials else ()
-        d_rest = [-_like(part * d_dual, c) for part, c in zip(parts, rest, strict=True)]
-        d_scale = _like(mean, scale)
-        return None, None, None, None, d_dual, d_scale, _like(x * d, factor), *d_rest
 
 
 def _moved(
