@@ -1,7 +1,7 @@
 """The operator: checks, documents and masks around a rule's generated forms."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,6 @@ from torch import Tensor
 from . import boundaries, choice, kept, kept_in, packing
 from .arguments import check, check_choices, check_params, check_state, fail, one_of
 from .buffers import debugging
-from .by_memory import compiled_parts
 from .calls import Form, States, parameters
 from .diverged import check_output
 from .documents import Documents
@@ -60,6 +59,8 @@ class Operator:
     parts: tuple[Callable[..., Any], ...] = ()
     """Functions of ``chunk`` that compute a matrix for every row, which a CPU does for a few
     memories at a time."""
+    compiling: Callable[[Any], AbstractContextManager[Any]] = nullcontext
+    """What runs ``parts`` under torch.compile."""
 
     @property
     def name(self) -> str:
@@ -108,7 +109,7 @@ class Operator:
                 loss = layer(x).square().mean()
                 loss.backward()
         """
-        return compiled_parts(self.parts)
+        return self.compiling(self.parts)
 
     @refusing_places("rule", taking)
     def __call__(

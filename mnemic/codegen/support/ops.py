@@ -2,6 +2,7 @@
 
 from .adjoints import *  # noqa: F403
 from .by_memory import by_memory as by_memory
+from .by_memory import compiled_parts as compiled_parts
 from .carried import carried_keys as carried_keys
 from .chunks import *  # noqa: F403
 from .conjugate import cholesky_rows as cholesky_rows

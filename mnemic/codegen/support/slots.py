@@ -5,8 +5,8 @@ y_t = W_t q′_t: both are rules of their own, so forms, states and splits are t
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,6 @@ from torch import Tensor
 
 from . import kept_in
 from .arguments import check, check_choices, check_state, fail, one_of
-from .by_memory import compiled_parts
 from .norms import widened
 from .operator import Operator
 from .pickled import by_name
@@ -72,9 +71,11 @@ class SlotOperator:
         """Functions of both memories' chunks that compute a matrix for every row."""
         return (*self.keys.parts, *self.values.parts)
 
-    def compiled_parts(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def compiled_parts(self) -> Iterator[None]:
         """Run ``parts`` under ``torch.compile`` while this lasts; see ``Operator``."""
-        return compiled_parts(self.parts)
+        with self.keys.compiled_parts(), self.values.compiled_parts():
+            yield
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return by_name(self, "rule") or super().__reduce_ex__(protocol)
