@@ -260,7 +260,7 @@ def _operator(found: Plans, described: Signature, prefix: str, *, fused: bool) -
         taken.append("fused_kernels")
     if found.chunk is not None and (functions := emit.parts_of(found.chunk)):
         taken.append(f"parts=({', '.join(functions)}{',' * (len(functions) == 1)})")
-        taken.append("compiling=ops.compiled_parts")
+        taken += ["compiling=ops.compiled_parts", "keeping=ops.keep_up_to"]
     made = "\n".join(emit.wrapped_call(f"{prefix}rule = Operator(", taken, ")", 0))
     imported = f"{IMPORTED}\n" if fused else ""
     return f"{_data(described, name)}\n{imported}{made}\n"

@@ -13,6 +13,7 @@ from torch._inductor.exc import InductorError
 
 from mnemic.errors import EnvironmentFailed
 from mnemic.models.language_model import LanguageModel
+from mnemic.models.parts import rules_with_parts
 from mnemic.models.train_options import TrainOptions
 
 P = ParamSpec("P")
@@ -41,7 +42,7 @@ def compiled_hidden(model: LanguageModel, options: TrainOptions) -> Hidden:
     others and a shorter last one, within about a minute, and some seconds in later programs.
     Otherwise as `compiled`.
     """
-    rules = _with_parts(model)
+    rules = rules_with_parts(model)
     on_cpu = torch.device(options.device).type == "cpu"
     if not (rules and on_cpu and options.steps < SHORT):
         return compiled(model.hidden)
@@ -53,12 +54,6 @@ def compiled_hidden(model: LanguageModel, options: TrainOptions) -> Hidden:
             return model.hidden(tokens)
 
     return in_parts
-
-
-def _with_parts(model: LanguageModel) -> list[Any]:
-    """Return the rules of a model's layers that have parts to compile, each once."""
-    rules = (getattr(layer, "rule", None) for layer in model.modules())
-    return list({id(rule): rule for rule in rules if getattr(rule, "parts", ())}.values())
 
 
 @contextmanager

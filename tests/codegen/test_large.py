@@ -1,5 +1,6 @@
-"""What holds a matrix for every row of a chunk: a few memories at a time, and kept by nobody."""
+"""What holds a matrix for every row of a chunk: some memories at a time, kept as there is room."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -12,10 +13,11 @@ import torch._dynamo
 from conformance import agree, beginning, compiled, inputs, run
 from torch import Tensor
 from torch._dynamo.backends.debugging import aot_eager
+from torch.utils.checkpoint import checkpoint
 
 from mnemic.codegen.large import Part, parts
 from mnemic.codegen.module import plans
-from mnemic.codegen.support import by_memory, chunks, links, row_states
+from mnemic.codegen.support import by_memory, chunks, kept_graphs, links, row_states
 from mnemic.compiler.derive import derive
 from mnemic.compiler.problem import state
 from mnemic.dsl.load import load
@@ -162,22 +164,115 @@ def test_slots_have_the_parts_of_both_memories() -> None:
         assert entered == [abs, max]
 
 
-@pytest.mark.parametrize("size", [1, 2, 5])
-def test_nothing_is_kept_but_what_it_takes(monkeypatch: Any, size: int) -> None:
-    monkeypatch.setattr(by_memory, "ENTRIES", size)
+# -- what is kept for gradients -------------------------------------------------------------------
+
+ROW = 7 * 4
+"""Bytes of a row of seven numbers."""
+
+
+def waves(x: Tensor) -> Tensor:
+    """Keep x and exp(sin x) for the gradient."""
+    return torch.exp(torch.sin(x)).sum(-1)
+
+
+@pytest.fixture
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Run each memory by itself, with as much room as a test gives; at last all is given back."""
+    monkeypatch.setattr(by_memory, "ENTRIES", 1)
+    monkeypatch.setattr(kept_graphs, "_room", kept_graphs._Room())
+    yield kept_graphs._room
+    assert kept_graphs._room.held == 0
+
+
+@pytest.mark.parametrize(("room", "rows"), [(0, 0), (2 * ROW - 1, 0), (5 * ROW, 2), (2**30, 5)])
+def test_no_more_is_kept_than_there_is_room_for(one_by_one: Any, room: int, rows: int) -> None:
+    kept_graphs.keep_up_to(room)
     x = torch.randn(5, 7, requires_grad=True)
-    kept: list[Tensor] = []
+    calls: list[int] = []
+
+    def counted(x: Tensor) -> Tensor:
+        calls.append(len(x))
+        return waves(x)
+
+    saved: list[Tensor] = []
 
     def pack(tensor: Tensor) -> Tensor:
-        kept.append(tensor)
-        return tensor
+        saved.append(tensor)
+        return tensor.detach()
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        y = by_memory.by_memory(lambda x: torch.exp(torch.sin(x)).sum(-1), 1, x)
-    assert size == 5 or [tensor.data_ptr() for tensor in kept] == [x.data_ptr()]
-    (found,) = torch.autograd.grad(y.sum(), x)
-    (expected,) = torch.autograd.grad(torch.exp(torch.sin(x)).sum(), x)
+        y = by_memory.by_memory(counted, 1, x)
+    assert [tensor.data_ptr() for tensor in saved] == [x.data_ptr()], "beside the graphs"
+    assert calls == [1] * 5
+    assert one_by_one.held == rows * 2 * ROW
+    (expected,) = torch.autograd.grad(waves(x).sum(), x)
+    for again in range(1, 3):
+        (found,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
+        assert torch.equal(found, expected)
+        assert len(calls) == 5 + (5 - rows) * (again == 1) + (again == 2) * (10 - rows)
+        assert one_by_one.held == 0, "the gradient needs them once"
+
+
+def test_what_is_kept_goes_with_its_graph(one_by_one: Any) -> None:
+    x = torch.randn(5, 7, requires_grad=True)
+    y = by_memory.by_memory(waves, 1, x)
+    assert one_by_one.held == 5 * 2 * ROW
+    with torch.no_grad():
+        by_memory.by_memory(waves, 1, x)
+    assert one_by_one.held == 5 * 2 * ROW, "nothing for what has no gradient"
+    del y
+    assert one_by_one.held == 0
+
+
+def test_calls_share_the_room(one_by_one: Any) -> None:
+    kept_graphs.keep_up_to(8 * 2 * ROW)
+    x = torch.randn(5, 7, requires_grad=True)
+    y = by_memory.by_memory(lambda x: waves(x)[:, None] * x, 1, x)
+    held = one_by_one.held
+    z = by_memory.by_memory(waves, 1, y)
+    assert held < one_by_one.held <= 8 * 2 * ROW
+    (found,) = torch.autograd.grad(z.sum(), x)
+    (expected,) = torch.autograd.grad(waves(waves(x)[:, None] * x).sum(), x)
     torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_under_checkpointing_gradients_are_the_same(one_by_one: Any, reentrant: bool) -> None:
+    x = torch.randn(5, 7, requires_grad=True)
+    y = checkpoint(lambda x: by_memory.by_memory(waves, 1, x), x, use_reentrant=reentrant)
+    (found,) = torch.autograd.grad(y.sum(), x) if not reentrant else (None,)
+    if reentrant:
+        y.sum().backward()
+        found = x.grad
+    (expected,) = torch.autograd.grad(waves(x).sum(), x)
+    assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("most", [-1, 1.5, True, "1"])
+def test_a_bound_that_is_no_number_of_bytes_is_refused(most: Any) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"moneta: keep_up_to: read {most!r}")):
+        compiled("moneta").generated.keep_up_to(most)
+
+
+def test_a_rule_is_told_how_much_to_keep() -> None:
+    """Of Atlas nothing, then all that a chunk makes; gradients are the same to the bit."""
+    case = compiled("atlas")
+    rule, arguments = case.generated, inputs(case, 32)
+    room = rule.parts[0].__globals__["ops"].keep_up_to.__globals__["_room"]
+    options = {"params": beginning(case, arguments["k"], arguments["v"])}
+    gradients, held = [], []
+    for most in (0, 2**30):
+        rule.keep_up_to(most)
+        module = rule.parts[0].__globals__["ops"].by_memory.__globals__
+        module["ENTRIES"], entries = 1, module["ENTRIES"]
+        leaves = {name: x.clone().requires_grad_() for name, x in arguments.items()}
+        y, _ = rule(**leaves, form="chunk", **options)
+        held.append(room.held)
+        gradients.append(torch.autograd.grad(y.square().sum(), list(leaves.values())))
+        module["ENTRIES"] = entries
+    assert held[0] == 0 < held[1]
+    assert room.held == 0
+    assert all(map(torch.equal, *gradients))
 
 
 # -- functions with few passes, against the formulas -------------------------------------------

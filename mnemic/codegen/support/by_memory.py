@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from threading import Lock
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .kept_graphs import Graph, pulled
 from .slices import keep_what_is_saved
 from .transforms import transformed
 
@@ -62,10 +63,10 @@ def _graph(function: Function) -> Function:
 def by_memory(function: Function, entries: int, *inputs: Tensor) -> Found:
     """Return function(*inputs), computed for slices of the first axis, that of the memories.
 
-    The gradient computes each slice again, so that nothing between inputs and outputs is kept.
-    Tensors without axes are the same for every slice. On other devices than a CPU, in a graph and
-    under transforms the function is called as it is; within `compiled_parts` it runs under
-    torch.compile, and its gradient computes it again, on every device.
+    What is between inputs and outputs is kept for the gradient as far as `kept_graphs` has room;
+    the gradient computes the other slices again. Tensors without axes are the same for every slice.
+    On other devices than a CPU, in a graph and under transforms the function is called as it is;
+    within `compiled_parts` it runs under torch.compile, in slices on every device.
 
     Args:
         function: of tensors [M, ...], which treats each of the M memories by itself.
@@ -109,7 +110,17 @@ class _ByMemory(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         ctx.save_for_backward(*inputs)
         ctx.function, ctx.fast, ctx.size = function, fast, size
-        slices = [_all(fast, *some) for some in _sliced(inputs, size)]
+        ctx.kept, wanted = [], ctx.needs_input_grad[3:]
+        slices, room = [], any(wanted)
+        for some in _sliced(inputs, size):
+            if not room:
+                slices.append(_all(fast, *some))
+                continue
+            graph = Graph(partial(_all, fast), some, wanted)
+            slices.append(tuple(x.detach() for x in graph.outputs))
+            room = graph.keep()
+            ctx.kept += [graph] * room
+            del graph  # before the next one is made
         return tuple(torch.cat(outputs) for outputs in zip(*slices, strict=True))
 
     @staticmethod
@@ -118,13 +129,13 @@ class _ByMemory(torch.autograd.Function):
         wanted = ctx.needs_input_grad[3:]
         if torch.is_grad_enabled():  # to be differentiated once more, as graphs cannot be
             outputs = _all(ctx.function, *inputs)
-            return None, None, None, *_pulled(outputs, inputs, wanted, grads, again=True)
+            return None, None, None, *pulled(outputs, inputs, wanted, grads, again=True)
+        kept, ctx.kept = ctx.kept[::-1], []
         found: list[list[Tensor | None]] = []
         for some, own in zip(_sliced(inputs, size), _sliced(grads, size), strict=True):
-            leaves = [x.detach().requires_grad_(w) for x, w in zip(some, wanted, strict=True)]
-            with torch.enable_grad():
-                outputs = _all(ctx.fast, *leaves)
-            found.append(_pulled(outputs, leaves, wanted, own, again=False))
+            graph = kept.pop() if kept else Graph(partial(_all, ctx.fast), some, wanted)
+            found.append(graph.pulled(wanted, own))
+            del graph  # with what it holds
         return None, None, None, *map(_joined, zip(*found, strict=True))
 
 
@@ -133,17 +144,6 @@ def _sliced(tensors: Any, size: int) -> list[tuple[Tensor, ...]]:
     count = -(-many // size)
     cut = [x.split(size) if x.ndim else (x,) * count for x in tensors]
     return list(zip(*cut, strict=True))
-
-
-def _pulled(outputs: Any, inputs: Any, wanted: Any, grads: Any, *, again: bool) -> list[Any]:
-    """Return the gradients at the inputs that are wanted, None at the others."""
-    at = [x for x, w in zip(inputs, wanted, strict=True) if w]
-    given = [(y, g) for y, g in zip(outputs, grads, strict=True) if y.requires_grad]
-    if not at or not given:
-        return [None] * len(wanted)
-    ends, pulls = zip(*given, strict=True)
-    told = iter(torch.autograd.grad(ends, at, pulls, create_graph=again, allow_unused=True))
-    return [next(told) if w else None for w in wanted]
 
 
 def _joined(parts: tuple[Tensor | None, ...]) -> Tensor | None:

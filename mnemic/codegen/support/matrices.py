@@ -58,11 +58,11 @@ def _largest(memory: Tensor, over: int) -> Tensor:
 def newton_schulz(matrix: Tensor, *, steps: int) -> Tensor:
     """Compute Muon's quintic towards the nearest semi-orthogonal matrix, of each [..., V, K].
 
-    X ← a X + (b X Xᵀ + c (X Xᵀ)²) X, (a, b, c) = (3.4445, −4.7750, 2.0315), from X/(‖X‖_F + 1e-7);
-    the smaller side multiplies, so tall matrices are transposed. A gradient keeps the argument and
+    X ← X (a I + b XᵀX + c (XᵀX)²), (a, b, c) = (3.4445, −4.7750, 2.0315), from X/(‖X‖_F + 1e-7);
+    the smaller side multiplies, so wide matrices are transposed. A gradient keeps the argument and
     computes the iteration again where it would otherwise keep more than `KEPT` of it.
     """
-    if torch.compiler.is_compiling() or transformed() or not matrix.requires_grad:
+    if transformed() or not (matrix.requires_grad and torch.is_grad_enabled()):
         return _iterated(matrix, steps)
     found: Tensor = _Orthogonalised.apply(matrix, steps)
     return found
@@ -73,10 +73,10 @@ class _Orthogonalised(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, matrix: Tensor, steps: int) -> Tensor:
-        kept: list[Tensor] | None = [] if _held(matrix, steps) <= KEPT else None
-        out = _iterated(matrix, steps, kept)
+        kept: list[Tensor] = []
+        out = _iterated(matrix, steps, kept if _held(matrix, steps) <= KEPT else None)
         ctx.steps = steps
-        ctx.save_for_backward(matrix, *(kept or ()))
+        ctx.save_for_backward(matrix, *kept)
         return out
 
     @staticmethod
@@ -102,34 +102,37 @@ def _held(matrix: Tensor, steps: int) -> int:
 
 
 def _iterated(matrix: Tensor, steps: int, kept: list[Tensor] | None = None) -> Tensor:
-    """Run the quintic's iteration X ← P X, P = a I + b A + c A², A = X Xᵀ; append X, A and P before
-    each step to ``kept``, if it is given."""
-    first = _laid_wide(matrix, matrix)
+    """Run the quintic's iteration X ← X P, P = a I + b A + c A², A = Xᵀ X, on tall matrices; append
+    X, A and P before each step to ``kept``, if it is given.
+
+    Wide matrices are transposed in memory: libraries multiply small Xᵀ X in half the time of X Xᵀ.
+    """
+    first = _laid_tall(matrix, matrix)
     x = first / (_size(first) + SHIFT)
     a, b, c = QUINTIC
-    scaled = a * torch.eye(x.shape[-2], dtype=x.dtype, device=x.device)
+    scaled = a * torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
     for _ in range(steps):
-        gram = x @ x.mT
+        gram = x.mT @ x
         mixed = torch.baddbmm(torch.add(scaled, gram, alpha=b), gram, gram, alpha=c)
         if kept is not None:
             kept += (x, gram, mixed)
-        x = mixed @ x
+        x = x @ mixed
     return _laid_back(x, matrix)
 
 
 def _pulled(d: Tensor, matrix: Tensor, kept: Sequence[Tensor]) -> Tensor:
     """Return the gradient at d by what `_iterated` had before each step.
 
-    Of X′ = P X: dP = dX′ Xᵀ, S = dP + dPᵀ, and dX = P dX′ + (b S + c (S A + A S)) X, since A and P
+    Of X′ = X P: dP = Xᵀ dX′, S = dP + dPᵀ, and dX = dX′ P + X (b S + c (S A + A S)), since A and P
     are symmetric.
     """
-    first, d = _laid_wide(matrix, matrix), _laid_wide(d, matrix)
+    first, d = _laid_tall(matrix, matrix), _laid_tall(d, matrix)
     _, b, c = QUINTIC
     for x, gram, mixed in zip(kept[-3::-3], kept[-2::-3], kept[-1::-3], strict=True):
-        d_mixed = d @ x.mT
+        d_mixed = x.mT @ d
         both = d_mixed + d_mixed.mT
         half = torch.baddbmm(both, both, gram, beta=b / 2, alpha=c)
-        d = (mixed @ d).baddbmm_(half + half.mT, x)
+        d = (d @ mixed).baddbmm_(x, half + half.mT)
     size = _size(first)
     along = (d * first).sum((-2, -1), keepdim=True)
     return _laid_back(d / (size + SHIFT) - first * (along / size / (size + SHIFT) ** 2), matrix)
@@ -139,13 +142,14 @@ def _size(x: Tensor) -> Tensor:
     return entry_norm(x, power=2.0)[..., None, None]
 
 
-def _laid_wide(x: Tensor, like: Tensor) -> Tensor:
-    """Return x as a batch of matrices, transposed where those of ``like`` are tall."""
-    wide = x.mT if like.shape[-2] > like.shape[-1] else x
-    return wide.reshape(-1, *wide.shape[-2:])
+def _laid_tall(x: Tensor, like: Tensor) -> Tensor:
+    """Return x as a batch of matrices, transposed in memory where those of ``like`` are wide."""
+    wide = like.shape[-2] < like.shape[-1]
+    return (x.mT if wide else x).reshape(-1, *sorted(like.shape[-2:], reverse=True)).contiguous()
 
 
 def _laid_back(x: Tensor, like: Tensor) -> Tensor:
-    """Undo `_laid_wide`."""
-    tall = like.shape[-2] > like.shape[-1]
-    return (x.mT if tall else x).reshape(like.shape)
+    """Undo `_laid_tall`, but not in memory."""
+    wide = like.shape[-2] < like.shape[-1]
+    tall = x.reshape(*like.shape[:-2], *x.shape[-2:])
+    return tall.mT if wide else tall

@@ -61,6 +61,8 @@ class Operator:
     memories at a time."""
     compiling: Callable[[Any], AbstractContextManager[Any]] = nullcontext
     """What runs ``parts`` under torch.compile."""
+    keeping: Callable[[int], None] | None = None
+    """What sets the bytes that ``parts`` keep for gradients."""
 
     @property
     def name(self) -> str:
@@ -110,6 +112,26 @@ class Operator:
                 loss.backward()
         """
         return self.compiling(self.parts)
+
+    def keep_up_to(self, most: int) -> None:
+        """Set how many bytes ``parts`` keep for gradients; they compute again what is beyond.
+
+        It holds for all calls of this rule in a process together, on a CPU and within
+        `compiled_parts`; without it they keep up to 2**30 bytes, 1 GiB. Gradients are the same.
+
+        Args:
+            most: bytes, from 0 on.
+
+        Raises:
+            ArgumentError: ``most`` is not a whole number from 0 on.
+        """
+        if isinstance(most, bool) or not isinstance(most, int) or most < 0:
+            raise fail(
+                self.signature,
+                f"keep_up_to: read {most!r}, but it takes a number of bytes, from 0 on",
+            )
+        if self.keeping is not None:
+            self.keeping(most)
 
     @refusing_places("rule", taking)
     def __call__(

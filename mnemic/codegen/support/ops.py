@@ -16,6 +16,7 @@ from .kept import append as append
 from .kept import append_rows as append_rows
 from .kept import recent as recent
 from .kept_attention import *  # noqa: F403
+from .kept_graphs import keep_up_to as keep_up_to
 from .kernels import *  # noqa: F403
 from .levels import *  # noqa: F403
 from .links import *  # noqa: F403

@@ -77,6 +77,11 @@ class SlotOperator:
         with self.keys.compiled_parts(), self.values.compiled_parts():
             yield
 
+    def keep_up_to(self, most: int) -> None:
+        """Set how many bytes ``parts`` keep for gradients; see ``Operator``."""
+        self.keys.keep_up_to(most)  # for the functions of both, which are of one module
+        self.values.keep_up_to(most)
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         return by_name(self, "rule") or super().__reduce_ex__(protocol)
 

@@ -142,6 +142,7 @@ def stored(place: Path) -> Run | None:
 def _trained(job: Job, place: Path, clock: Clock) -> Run:
     from mnemic import pipeline
     from mnemic.models.language_model import ModelOptions, build
+    from mnemic.models.parts import keep_share
     from mnemic.models.train import CHECKPOINT, train
     from mnemic.models.train_options import TrainOptions
 
@@ -152,6 +153,7 @@ def _trained(job: Job, place: Path, clock: Clock) -> Run:
     _compile_alone(job.place)
     shape = ModelOptions(task.vocabulary, **dict(budget.model), feed_forward=kernel)
     model = build(shape, lambda dim, _: compiled.layer(dim), job.seed)
+    keep_share(model, job.place.memory)
     every = math.ceil(budget.steps / POINTS)
     told = TrainOptions(
         steps=budget.steps,
