@@ -62,7 +62,8 @@ def newton_schulz(matrix: Tensor, *, steps: int) -> Tensor:
     the smaller side multiplies, so wide matrices are transposed. A gradient keeps the argument and
     computes the iteration again where it would otherwise keep more than `KEPT` of it.
     """
-    if transformed() or not (matrix.requires_grad and torch.is_grad_enabled()):
+    pulled = matrix.requires_grad and torch.is_grad_enabled()
+    if transformed() or torch.compiler.is_exporting() or not pulled:
         return _iterated(matrix, steps)
     found: Tensor = _Orthogonalised.apply(matrix, steps)
     return found
@@ -96,7 +97,7 @@ def newton_schulz_vjp(d: Tensor, matrix: Tensor, *, steps: int) -> Tensor:
 
 def _held(matrix: Tensor, steps: int) -> int:
     """Return the bytes of X, A and P before each step."""
-    least, most = sorted(matrix.shape[-2:])
+    least, most = min(matrix.shape[-2:]), max(matrix.shape[-2:])
     entries = matrix.numel() + 2 * (matrix.numel() // max(1, most)) * least
     return steps * entries * matrix.element_size()
 
@@ -144,8 +145,8 @@ def _size(x: Tensor) -> Tensor:
 
 def _laid_tall(x: Tensor, like: Tensor) -> Tensor:
     """Return x as a batch of matrices, transposed in memory where those of ``like`` are wide."""
-    wide = like.shape[-2] < like.shape[-1]
-    return (x.mT if wide else x).reshape(-1, *sorted(like.shape[-2:], reverse=True)).contiguous()
+    tall = x.mT if like.shape[-2] < like.shape[-1] else x
+    return tall.reshape(-1, *tall.shape[-2:]).contiguous()
 
 
 def _laid_back(x: Tensor, like: Tensor) -> Tensor:
