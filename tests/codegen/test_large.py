@@ -224,6 +224,15 @@ def test_what_is_kept_goes_with_its_graph(one_by_one: Any) -> None:
     assert one_by_one.held == 0
 
 
+def test_the_garbage_collector_may_give_back_at_any_time(one_by_one: Any) -> None:
+    """A graph in a cycle goes when Python likes, be it while another one is counted."""
+    assert one_by_one.take(3)
+    with one_by_one._lock:
+        assert one_by_one._lock.acquire(blocking=False), "the same thread would wait for itself"
+        one_by_one._lock.release()
+        one_by_one.give_back(3)
+
+
 def test_calls_share_the_room(one_by_one: Any) -> None:
     kept_graphs.keep_up_to(8 * 2 * ROW)
     x = torch.randn(5, 7, requires_grad=True)

@@ -1,7 +1,7 @@
 """What a function makes between inputs and outputs, kept for its gradient while there is room."""
 
 from collections.abc import Callable, Sequence
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ class _Room:
 
     def __init__(self) -> None:
         self.most, self.held = KEPT, 0
-        self._lock = Lock()
+        self._lock = RLock()  # the garbage collector may give back within `take`
 
     def take(self, many: int) -> bool:
         """Count bytes as held, if there is room for them."""
@@ -47,8 +47,8 @@ class Graph:
 
     def __init__(self, function: Callable[..., Outputs], inputs: Sequence[Tensor], wanted: Any):
         """Call the function on inputs of which those that are wanted get a gradient."""
-        self.leaves = [x.detach().requires_grad_(w) for x, w in zip(inputs, wanted, strict=True)]
         self._counted = 0
+        self.leaves = [x.detach().requires_grad_(w) for x, w in zip(inputs, wanted, strict=True)]
         held = {x.untyped_storage().data_ptr(): x.nbytes for x in self.leaves}
 
         def saved(x: Tensor) -> Tensor:
