@@ -9,6 +9,7 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.convexity import SIZES, VALUES
+from mnemic.compiler.dependence import constants, numberless
 from mnemic.compiler.error_signal import RESIDUAL, ErrorSignal
 from mnemic.compiler.numbers import sampler, spelled, vanishes
 from mnemic.compiler.points import points
@@ -29,7 +30,8 @@ def check(problem: Problem, error: ErrorSignal) -> None:
     """Raise ``InvalidSpec`` for infinite expressions, losses that are not real or constant, and
     coefficients that fall below the range in which what they stand in has a meaning."""
     found = [*_infinite(problem)] or [
-        *_of_loss(problem, error), *_of_features(problem), *_of_start(problem), *outside(problem)
+        *_of_loss(problem, error), *constants(problem), *numberless(problem), *_of_start(problem),
+        *outside(problem),
     ]  # fmt: skip
     if found:
         raise InvalidSpec(found)
@@ -52,13 +54,6 @@ def _infinite(problem: Problem) -> Iterator[Issue]:
     for where, expr in places.items():
         if expr is not None and sp.sympify(expr).has(sp.zoo, sp.nan, sp.I):
             yield Issue("comes to an infinite or complex number", where, str(expr), FINITE)
-
-
-def _of_features(problem: Problem) -> Iterator[Issue]:
-    """Yield an issue for a feature map that comes to a constant, as 0*x does."""
-    if problem.features is not None and not sp.sympify(problem.features).has(sym.x):
-        reason = "comes to a constant, so that no key is told from another"
-        yield Issue(reason, "features.expr", problem.spec.features.text)
 
 
 def _of_start(problem: Problem) -> Iterator[Issue]:
@@ -142,10 +137,13 @@ def outside(problem: Problem) -> Iterator[Issue]:
         allowed = range_at(problem.spec, scalar.place)
         own = scalar.place.startswith("coefficients.") and scalar.symbol.is_positive
         allowed = SIZE if own and scalar.argument else allowed
-        least = min(_values_of(scalar.expr, values), default=allowed.low)
-        if (allowed.open_low or own) and least < allowed.low - ROUNDING:
+        found = [*_values_of(scalar.expr, values)] or [allowed.low + 1]
+        least, below = min(found), allowed.low - ROUNDING
+        never = allowed.open_low and max(found) <= allowed.low
+        if never or ((allowed.open_low or own) and least < below):
             text = scalar.declared.expr or scalar.declared.activation or scalar.name
-            reason = f"comes to {least:.3g} for some values, and must be {allowed}"
+            reason = f"comes to {least:.3g} for {'all' if never else 'some'} values"
+            reason += f", and must be {allowed}"
             hint = OWN_SIZE if own else None
             yield Issue(reason, scalar.place, text, hint=hint)
 

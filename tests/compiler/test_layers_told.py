@@ -11,6 +11,7 @@ from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.explain.equations import equations
 from mnemic.compiler.explain.explanation import approximations, remarks, warned
 from mnemic.compiler.explain.layered_words import QUINTIC, band, pace
+from mnemic.compiler.explain.render import equation_text
 from mnemic.compiler.explain.stability import stability
 from mnemic.compiler.rule import Rule
 from mnemic.dsl.load import load
@@ -66,6 +67,15 @@ def test_a_chain_has_a_line_a_memory_and_a_letter_an_activation() -> None:
         "M(W, x) = x1 + W3 σ₂(W4 x1),  σ(z) = z/(1 + exp(−z)),  σ₂(z) = tanh(z)",
     ]
     assert "e1ₜ = eₜ + W4ₜ₋₁ᵀ δ4ₜ" in lines["chain rule"][0]
+
+
+def test_the_error_of_a_chain_is_not_taken_for_a_residual() -> None:
+    """The slope of the dot product at ŷ is e = −v; that a node is named e says nothing of it."""
+    chain = ["linear", {"kind": "mlp", "activation": "tanh"}]
+    steps = rule(bias="dot", memory={"chain": chain, "every": [1, 1]}).steps
+    lines = [equation_text(s.equation, {}) for s in steps if s.title == "chain rule"]
+    assert "∂z1 = ∂z1|W3 + e" in lines
+    assert not any("ŷ" in line for line in lines)
 
 
 # -- how matrices move ----------------------------------------------------------------------------

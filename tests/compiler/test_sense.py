@@ -220,6 +220,30 @@ def test_a_loss_that_divides_by_a_value_of_zero_is_told() -> None:
     assert any("not real for every prediction" in x for x in warned(rule("y*log(y/v)", **POSITIVE)))
 
 
+@pytest.mark.parametrize(
+    ("loss", "place"),
+    [
+        ("e**2/v", "v = 0"), ("e**2*log(abs(v))", "v = 0"), ("e**2*sigmoid(1/v)", "v = 0"),
+        ("atan(e/v)", "v = 0"), ("e**2/(abs(v) + abs(y))", "ŷ = v = 0"),
+        ("e**2*log(v + 1)", "v = −1.3"),
+    ],
+)  # fmt: skip
+def test_a_loss_without_a_slope_at_a_value_is_told(loss: str, place: str) -> None:
+    """Else every output would be NaN from the first value that is padding."""
+    assert any(f"slope of the loss is no number at {place}," in z for z in warned(rule(loss)))
+
+
+@pytest.mark.parametrize(
+    ("loss", "block"),
+    [
+        ("e**2/(1 + abs(v))", {}), ("abs(e)*log(abs(e))", {}), ("e**2*v", {}), ("sqrt(n)", {}),
+        ("e**2/v", {"value": "softplus"}), ("e**2*log(v + 1)", {"value": "relu"}),
+    ],
+)  # fmt: skip
+def test_a_loss_with_a_slope_at_every_value_is_not(loss: str, block: dict[str, str]) -> None:
+    assert not any("slope of the loss is no" in z for z in warned(rule(loss, block=block)))
+
+
 @pytest.mark.parametrize("loss", [
     "y - v*log(y)", "-v*log(y)-(1-v)*log(1-y)", "sqrt(abs(y)) - v*y", "y*log(abs(y)) - y*v",
 ])  # fmt: skip
@@ -250,6 +274,20 @@ POSITIVE_KEYS = {"block": {"key": "softplus", "query": "softplus"}}
             {"memory": {"kind": "mlp", "activation": "log(x)"}, "optimizer": {"rate": 0.1}},
             "activation is no real number at x = −1.3",
         ),
+        ({"keys": {"write": "log(k)"}}, "keys.write is no real number at k = −1.3"),
+        ({"keys": {"write": "1/k"}}, "keys.write is no real number at k = 0"),
+        ({"keys": {"value": "sqrt(v)"}}, "keys.value is no real number at v = −1.3"),
+        ({"block": {"key": "log(x)"}}, r"block's key log\(x\) is no real number at x = −1.3"),
+        ({"block": {"value": "1/x"}}, "block's value 1/x is no real number at x = 0"),
+        ({"retention": {"view": "ftrl", "link": "sqrt(a)"}}, "link is no real number at a = −1.3"),
+        (
+            {"optimizer": {"rate": {"from": "input", "activation": "sqrt(x)"}}},
+            r"activation sqrt\(x\) of optimizer.rate is no real number at x = −1.3",
+        ),
+        (
+            {"coefficients": {"a": "token"}, "optimizer": {"rate": {"expr": "sqrt(a - 1/2)"}}},
+            r"optimizer.rate: sqrt\(a - 1/2\) is no real number at a = 9.36e−14",
+        ),
     ],
 )
 def test_functions_that_are_not_real_where_they_are_asked_are_told(
@@ -265,6 +303,10 @@ def test_functions_that_are_not_real_where_they_are_asked_are_told(
         {"features": {"expr": "sqrt(x)"}, **POSITIVE_KEYS},
         {"features": {"expr": "sqrt(abs(x))"}},
         {"features": {"kernel": "1/(2 - s)"}},
+        {"keys": {"write": "sqrt(k)"}, **POSITIVE_KEYS},
+        {"keys": {"write": "k/(abs(k) + 1)"}},
+        {"keys": {"value": "log(v)"}, "block": {"value": "softplus"}},
+        {"coefficients": {"a": "token"}, "optimizer": {"rate": {"expr": "sqrt(a)"}}},
         {"memory": {"kind": "mlp", "activation": "gelu"}, "optimizer": {"rate": 0.1}},
     ],
 )

@@ -8,6 +8,7 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain import (
+    at_value,
     at_zero,
     beginning,
     broken,
@@ -108,7 +109,7 @@ def warned(rule: Rule) -> tuple[str, ...]:
     """Return what a user should hear before training: of stability, of what is missing, of the
     pace."""
     found = (
-        _unreal(rule),
+        _unreal(rule) or at_value.warning(rule),
         unreal.warning(rule) or at_zero.warning(rule),
         idle.warning(rule),
         *warnings(rule),

@@ -1,5 +1,6 @@
 """The steps of a memory of layers, forward and backward, as lines of text and of LaTeX."""
 
+from collections.abc import Callable
 from typing import Any
 
 import sympy as sp
@@ -83,15 +84,21 @@ def _derivative(name: str) -> tuple[str, str]:
 
 def _spelled(expr: Any) -> str:
     """Write an elementwise map, with the names of its nodes as they are shown."""
-    shown = {x: sp.Symbol(_word(x.name), real=True) for x in expr.free_symbols}
-    return printing.text(expr.xreplace(shown))
+    return _printed(expr, printing.text, letters.letter, _word)
 
 
 def _set(expr: Any) -> str:
-    """Write an elementwise map as LaTeX; placeholders keep the names' own LaTeX whole."""
-    names = sorted(expr.free_symbols, key=str)
-    places = {x: sp.Symbol(f"zz{chr(97 + i)}", real=True) for i, x in enumerate(names)}
-    text = printing.latex(expr.xreplace(places))
+    """Write an elementwise map as LaTeX, with the names' own LaTeX whole."""
+    return _printed(expr, printing.latex, letters.tex, _typeset)
+
+
+def _printed(
+    expr: Any, write: Callable[[Any], str], shown: Callable[[str], str], name: Callable[[str], str]
+) -> str:
+    """Write a map with placeholders for its nodes, whose names may be those of other symbols."""
+    nodes = sorted(expr.free_symbols, key=str)
+    places = {x: sp.Symbol(f"zz{chr(97 + i)}", real=True) for i, x in enumerate(nodes)}
+    text = write(expr.xreplace(places))
     for x, place in places.items():
-        text = text.replace(letters.tex(place.name), _typeset(x.name))
+        text = text.replace(shown(place.name), name(x.name))
     return text

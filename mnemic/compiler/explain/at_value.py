@@ -1,0 +1,55 @@
+"""Whether the loss has a number at the values that a text may hold, zero among them."""
+
+from collections.abc import Iterator
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.explain.channels import CHANNELS, at_padding, keep
+from mnemic.compiler.numbers import sampler
+from mnemic.compiler.rule import Rule
+
+PREDICTIONS = (0.3, 0.9, -0.5)
+"""Predictions that are none of the values looked at."""
+
+
+def warning(rule: Rule) -> str | None:
+    """Warn of a loss in v whose slope is no number at a value, as of e²/v at 0; None elsewhere.
+
+    A value is told where the slope is no number for any prediction, or for the prediction 0 of a
+    memory that begins at zero.
+    """
+    signal = rule.error.signal
+    free = sorted(signal.free_symbols - {sym.y, sym.v, sym.n}, key=str)
+    function = sampler(signal, [sym.y, sym.v, sym.n, *free])
+
+    def lacks(y: float, v: float) -> bool:
+        return function(y, v, abs(y - v), *[0.7] * len(free)) is None
+
+    values = [*_values(rule)]
+    met = lacks(0.7, 0.7)  # told elsewhere, as a slope where ŷ = v
+    for v in values:
+        shown = f"{v:.3g}".replace("-", "−")
+        if all(lacks(y, v) for y in PREDICTIONS):
+            return _told(f"v = {shown}")
+        if v == 0.0 and lacks(0.0, v) and not met:
+            return _told("ŷ = v = 0")
+    return None
+
+
+def _told(place: str) -> str:
+    return (
+        f"The slope of the loss is no number at {place}, where nothing keeps values from (they are "
+        "exactly zero where text is padded with zeros), and what follows is none either: write "
+        "abs(v) + c, with a small c above 0, where you divide or take a root or a logarithm, or "
+        "an activation that keeps values from there, such as block: {value: softplus}."
+    )
+
+
+def _values(rule: Rule) -> Iterator[float]:
+    """Yield values as the loss meets them: of padding, of channels, through ``keys.value``."""
+    block = rule.problem.spec.block
+    behind = block.value or block.activation
+    stated = rule.problem.keys["value"]
+    function = sampler(stated, [sym.v])
+    for v in (*at_padding(behind), *keep(CHANNELS, behind)):
+        found = function(v)
+        yield v if found is None else found

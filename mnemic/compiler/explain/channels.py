@@ -1,0 +1,24 @@
+"""Numbers that channels of keys, queries and values may be, behind a block's activations."""
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.numbers import sampler
+from mnemic.compiler.ranges import activation_of
+
+CHANNELS = (-1.3, -0.4, 0.4, 1.3)
+"""Numbers that a channel may be."""
+
+
+def keep(places: tuple[float, ...], *activations: str) -> tuple[float, ...]:
+    """Keep the places that activations leave: those from zero on, if no channel falls below."""
+    for activation in activations:
+        value = sampler(activation_of(activation), [sym.x])
+        found = [value(10.0 * at) for at in CHANNELS]
+        if any(z is not None and z < 0 for z in found):
+            return places
+    return tuple(at for at in places if at >= 0)
+
+
+def at_padding(*activations: str) -> tuple[float, ...]:
+    """Return (0.0,) where an activation makes zero of zero, as text is padded; () elsewhere."""
+    values = (sampler(activation_of(activation), [sym.x])(0.0) for activation in activations)
+    return (0.0,) if 0.0 in values else ()
