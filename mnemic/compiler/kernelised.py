@@ -25,9 +25,6 @@ def check(problem: Problem, error: ErrorSignal, gain: Any, per: dict[Any, str]) 
     """
     if problem.kernels is None:
         return
-    for kernel in problem.kernels.both:
-        if not kernel.expr.has(sym.s):
-            raise Refused("the kernel {} does not depend on s = k·x", kernel.expr)
     for role in ("erase", "write"):
         _check_gate(gate(problem, role), role, per)
     if problem.keys["predict"] not in (KEY, sp.Symbol("predict", real=True)):

@@ -122,7 +122,7 @@ def test_a_kernel_and_its_features_are_one_rule(kernel: Any, features: Any) -> N
             "no finite features",
         ),
         ({"retention": {"phase": "token", "decay": "token"}}, "a kernel has none"),
-        ({"features": {"kernel": "0*s"}}, "does not depend on s"),
+        ({"features": {"kernel": "1 + exp(s) - exp(s)"}}, "comes to a constant"),
         ({"features": ROW, "window": 3}, "several times"),
         ({"features": ROW, "retention": {"global": {"l2": 0.5}}}, "a global retention"),
         (

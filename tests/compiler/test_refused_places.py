@@ -94,7 +94,6 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("keys.erase", {"bias": {"expr": "log(cosh(e))"}, "keys": {"predict": "own", "erase": "own"}}),
     ("readout.levels", {"bias": {"expr": "log(cosh(e))"}, "readout": {"levels": "token"}}),
     # behind a kernel
-    ("features", {"features": {"kernel": "1 + exp(s) - exp(s)"}, "bias": "dot"}),
     ("keys.erase", {**KERNEL, "keys": {"erase": {"expr": "k*k"}}}),
     ("keys.erase", {**KERNEL, "keys": {"erase": {"expr": "b*k"}}, "coefficients": {"b": BY_KEY}}),
     ("keys.predict", {**KERNEL, "keys": {"predict": {"expr": "2*k"}}}),
