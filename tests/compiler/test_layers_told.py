@@ -74,7 +74,7 @@ def test_the_error_of_a_chain_is_not_taken_for_a_residual() -> None:
     chain = ["linear", {"kind": "mlp", "activation": "tanh"}]
     steps = rule(bias="dot", memory={"chain": chain, "every": [1, 1]}).steps
     lines = [equation_text(s.equation, {}) for s in steps if s.title == "chain rule"]
-    assert "∂z1 = ∂z1|W3 + e" in lines
+    assert "∂z1 = e + ∂z1|W3" in lines
     assert not any("ŷ" in line for line in lines)
 
 

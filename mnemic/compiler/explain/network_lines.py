@@ -96,7 +96,7 @@ def _printed(
     expr: Any, write: Callable[[Any], str], shown: Callable[[str], str], name: Callable[[str], str]
 ) -> str:
     """Write a map with placeholders for its nodes, whose names may be those of other symbols."""
-    nodes = sorted(expr.free_symbols, key=str)
+    nodes = sorted(expr.free_symbols, key=lambda x: name(x.name))
     places = {x: sp.Symbol(f"zz{chr(97 + i)}", real=True) for i, x in enumerate(nodes)}
     text = write(expr.xreplace(places))
     for x, place in places.items():
