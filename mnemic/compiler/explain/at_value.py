@@ -29,13 +29,13 @@ def warning(rule: Rule) -> str | None:
     for v in values:
         shown = f"{v:.3g}".replace("-", "−")
         if all(lacks(y, v) for y in PREDICTIONS):
-            return _told(f"v = {shown}")
+            return _warn_of(f"v = {shown}")
         if v == 0.0 and lacks(0.0, v) and not met:
-            return _told("ŷ = v = 0")
+            return _warn_of("ŷ = v = 0")
     return None
 
 
-def _told(place: str) -> str:
+def _warn_of(place: str) -> str:
     return (
         f"The slope of the loss is no number at {place}, where nothing keeps values from (they are "
         "exactly zero where text is padded with zeros), and what follows is none either: write "
