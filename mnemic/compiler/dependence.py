@@ -16,7 +16,6 @@ from mnemic.errors import Issue
 
 FIRST: Final = {HEAD: (0, 1, 2, 7), HEADS: (8,), TIME: (0, 1, 2, 3, 1000)}
 """Heads, their number, and tokens at which a coefficient must have a number."""
-NAMES: Final = {HEAD: "h", HEADS: "H", TIME: "t"}
 
 
 def constants(problem: Problem) -> Iterator[Issue]:
@@ -28,8 +27,6 @@ def constants(problem: Problem) -> Iterator[Issue]:
         if text.needs and not text.where.startswith("bias") and _is_constant(text):
             symbols = " and ".join(sorted(text.needs))
             reason = f"comes to a constant, the same for every {symbols}"
-            if text.where == "features.expr":
-                reason = "comes to a constant, so that no key is told from another"
             yield Issue(reason, text.where, text.text)
 
 
@@ -63,6 +60,6 @@ def _numberless(scalar: Scalar, values: dict[Any, list[float]]) -> str | None:
     grid = [*points([values.get(x, [1.0]) for x in others])]
     for place in product(*(FIRST[x] for x in indices)):
         if all(function(*place, *point) is None for point in grid):
-            named = (f"{NAMES[x]} = {at}" for x, at in zip(indices, place, strict=True))
+            named = (f"{x} = {at}" for x, at in zip(indices, place, strict=True))
             return " at " + ", ".join(named) if indices else ", whatever stands in it"
     return None
