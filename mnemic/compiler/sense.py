@@ -11,9 +11,10 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.convexity import SIZES, VALUES
 from mnemic.compiler.dependence import constants, numberless
 from mnemic.compiler.error_signal import RESIDUAL, ErrorSignal
+from mnemic.compiler.indices import indices_of
 from mnemic.compiler.numbers import sampler, spelled, vanishes
 from mnemic.compiler.points import points
-from mnemic.compiler.problem import HEAD, HEADS, TIME, Problem
+from mnemic.compiler.problem import Problem
 from mnemic.compiler.ranges import ranges_of
 from mnemic.compiler.rule import Rule, starts_at_zero
 from mnemic.dsl.ranges import SIZE, range_at
@@ -149,13 +150,11 @@ def outside(problem: Problem) -> Iterator[Issue]:
 
 
 OWN_SIZE: Final = "give it another name: coefficients of this name are never negative"
-INDICES: Final = {HEAD: [0.0, 1.0, 7.0], HEADS: [8.0], TIME: [0.0, 1.0, 1000.0]}
-"""Heads, their number, and tokens at which an expression is looked at."""
 
 
 def places_of(problem: Problem) -> dict[Any, list[float]]:
     """Return numbers at which expressions are looked at, by symbol: of coefficients and indices."""
-    return {**ranges_of(problem.scalars), **INDICES}
+    return {**ranges_of(problem.scalars), **indices_of(problem)}
 
 
 def _values_of(expr: Any, values: Mapping[Any, list[float]]) -> Iterator[float]:

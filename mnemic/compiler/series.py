@@ -1,21 +1,19 @@
 """The kernel of features that is a power series, φ(x)·φ(y) = Σ_i a_i (x·y)^i, a_i ≥ 0."""
 
 from collections.abc import Iterator
-from itertools import product
 from typing import Any
 
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.indices import indices_of
 from mnemic.compiler.numbers import sampler
-from mnemic.compiler.problem import HEAD, HEADS, TIME, Problem
+from mnemic.compiler.points import points
+from mnemic.compiler.problem import TIME, Problem
 from mnemic.compiler.ranges import ranges_of
 from mnemic.compiler.rule import Derived
 from mnemic.dsl.features import Polynomial, Taylor
 from mnemic.errors import InvalidSpec, Issue
-
-PLACES = {HEAD: [0.0, 1.0, 7.0], HEADS: [8.0]}
-"""Heads and their number at which an a_i is looked at."""
 
 
 def series(problem: Problem) -> tuple[Any, ...] | None:
@@ -72,7 +70,7 @@ def check(problem: Problem) -> None:
 
 def _issues(problem: Problem) -> Iterator[Issue]:
     inputs = {s.symbol for s in problem.scalars if s.declared.origin == "input"}
-    values = ranges_of(problem.scalars)
+    values = {**indices_of(problem), **ranges_of(problem.scalars)}
     for name, place, _ in problem.spec.features.coefficients():
         expr, where = problem.value(name), f"features.{place}"
         moving = sorted(map(str, expr.free_symbols & {TIME, *inputs}))
@@ -89,10 +87,5 @@ def _least(expr: Any, values: dict[Any, list[float]]) -> float:
     theirs."""
     free = sorted(expr.free_symbols, key=str)
     at = sampler(expr, free)
-    found = (at(*point) for point in product(*(_few({**PLACES, **values}[s]) for s in free)))
+    found = (at(*point) for point in points([values[s] for s in free]))
     return min((x for x in found if x is not None), default=0.0)
-
-
-def _few(values: list[float]) -> list[float]:
-    inside = sorted(values)
-    return [inside[0], inside[len(inside) // 2], inside[-1]]

@@ -90,3 +90,20 @@ def test_a_coefficient_that_has_no_number_anywhere_is_refused() -> None:
 @pytest.mark.parametrize("expr", ["1/(t + 1)", "a/(1 + t/4)", "2**(-5 - h)", "h/H", "1/2"])
 def test_a_coefficient_with_a_number_everywhere_is_taken(expr: str) -> None:
     rule(**stated(expr))
+
+
+@pytest.mark.parametrize(
+    ("heads", "expr", "place"),
+    [
+        (4, "1/(4 - h)", None), (5, "1/(4 - h)", "h = 4"), (None, "1/(4 - h)", "h = 4"),
+        (2, "1/(H - 1)", None), (1, "1/(H - 1)", "H = 1"),
+    ],
+)  # fmt: skip
+def test_heads_are_those_of_the_block(heads: int | None, expr: str, place: str | None) -> None:
+    spec = {**stated(expr), "block": {"heads": heads}}
+    if place is None:
+        rule(**spec)
+        return
+    with pytest.raises(InvalidSpec, match=f"no finite real number at {place}: ") as told:
+        rule(**spec)
+    assert ("block.heads" in (told.value.issues[0].hint or "")) == (heads is None)

@@ -137,12 +137,14 @@ def test_specs_are_trained_side_by_side(monkeypatch, space, tmp_path):
     ]
 
 
-def test_an_interruption_keeps_no_spec_half(monkeypatch, space, tmp_path):
+@pytest.mark.parametrize("ours", [True, False], ids=["of the program", "of its process alone"])
+def test_an_interruption_keeps_no_spec_half(monkeypatch, space, tmp_path, ours):
     plain = fake("")
 
     def isolated(function, *arguments, stopping=None, **options):
         if function is board.work.run_one and arguments[0].spec.name == "gla":
-            stopping.set()
+            if ours:
+                stopping.set()
             return Failure("interrupted", "interrupted")
         return plain(function, *arguments, **options)
 
@@ -186,3 +188,28 @@ def test_a_leaderboard_grows_by_tasks_and_seeds(monkeypatch, tmp_path):
     assert sorted(measured("mqar: tiny, recall: tiny", 2)) == sorted(both)
     assert trained == []
     assert measured("mqar: small", 1) == trained == [("mqar", 0)], "another size is another run"
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_specs_that_are_one_rule_share_their_runs(monkeypatch, space, tmp_path, jobs):
+    plain, trained = fake(""), []
+
+    def isolated(function, *arguments, **options):
+        if function is board.work.run_one:
+            trained.append(arguments[0].key)
+        return plain(function, *arguments, **options)
+
+    def measured(names: list[str]) -> list[board.Entry]:
+        return board.leaderboard(
+            space, names, tmp_path / "run", lambda line: None, made=made, jobs=jobs
+        )
+
+    monkeypatch.setattr(board, "isolated", isolated)
+    monkeypatch.setattr(board, "bounds", lambda settings, log: {})
+    made = {"twin": load("gla"), "other": load("deltanet")}
+    (first,) = measured(["gla"])
+    assert len(trained) == 4
+    _, second, other = measured(["gla", "twin", "other"])
+    assert second.runs == first.runs
+    assert len(trained) == 8
+    assert not {run.key for run in other.runs} & {run.key for run in first.runs}

@@ -2,12 +2,9 @@
 
 from typing import Any
 
-from mnemic.compiler.problem import HEAD, HEADS, TIME
+from mnemic.compiler.indices import indices_of
 from mnemic.compiler.ranges import ranges_of
 from mnemic.compiler.rule import Rule
-
-PLACES = {HEAD: [0.0, 1.0, 3.0, 7.0], HEADS: [8.0], TIME: [0.0, 1.0, 9.0, 999.0]}
-"""Heads, their number and steps at which an expression of them is looked at."""
 
 INFINITE = 29.9
 """From here on a value at the grid's end counts as growing without end."""
@@ -16,6 +13,11 @@ INFINITE = 29.9
 def ranges(rule: Rule) -> dict[Any, list[float]]:
     """Return the values that each argument takes under its activation, or the layer's own."""
     return ranges_of(rule.scalars)
+
+
+def places(rule: Rule) -> dict[Any, list[float]]:
+    """Return those values, and the heads and tokens at which an expression is looked at."""
+    return {**ranges(rule), **indices_of(rule.problem)}
 
 
 def span(values: list[float]) -> str:

@@ -24,6 +24,7 @@ from mnemic.search.space.space import Space, differing
 from mnemic.search.study import work
 from mnemic.search.study.budget import beyond, bounds
 from mnemic.search.study.isolated import Bounds, Failure, isolated
+from mnemic.search.study.records import run_of
 from mnemic.search.study.scores import by_seed
 from mnemic.search.study.side_by_side import side_by_side
 from mnemic.search.study.sweep import SEED, sweep
@@ -250,7 +251,7 @@ class _Board:
         for job in work.jobs(spec, self._settings(entry.rate), rung, range(rung.seeds)):
             if job.task in failed:
                 continue
-            found = done.pop(job.key, None) or self._run(entry.name, job)
+            found = done.pop(job.key, None) or self._shared(job.key) or self._run(entry.name, job)
             if isinstance(found, Failure):
                 failed[job.task] = f"{found.kind}: {found.why}"
             else:
@@ -258,6 +259,12 @@ class _Board:
         whole = tuple(run for run in runs if run.task not in failed)
         rest = tuple(done.values()) + tuple(run for run in runs if run.task in failed)
         return replace(entry, runs=whole, failed=failed, spare=rest)
+
+    def _shared(self, key: str) -> Run | None:
+        """Return the same run of another entry: specs that are one rule in this block share it."""
+        with self.writing:
+            every = [run for old in self.stored.values() for run in old["runs"]]
+        return next((run_of(run) for run in every if run.get("key") == key), None)
 
     def _settings(self, rate: float | None) -> Settings:
         settings = self.space.settings
@@ -272,7 +279,8 @@ class _Board:
             work.run_one, job, self.folder / "runs", allowed.seconds, bounds=allowed,
             log=self._log(name), stopping=self.stopping,
         )  # fmt: skip
-        if self.stopping.is_set():
+        ended = isinstance(done, Failure) and done.kind == "interrupted"
+        if ended or self.stopping.is_set():
             raise KeyboardInterrupt
         return done if isinstance(done, Failure) else done.value
 

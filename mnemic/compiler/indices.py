@@ -1,0 +1,19 @@
+"""Heads, their number, and tokens at which expressions of them are looked at."""
+
+from typing import Any, Final
+
+from mnemic.compiler.problem import HEAD, HEADS, TIME, Problem
+
+SEVERAL: Final = 8
+"""The number of heads where a spec leaves it to the width of the layer."""
+TOKENS: Final = (0.0, 1.0, 2.0, 3.0, 9.0, 999.0)
+
+
+def indices_of(problem: Problem) -> dict[Any, list[float]]:
+    """Return heads of the spec's own number, that number, and tokens, early and late.
+
+    Of the heads these are the first two, one in the middle and the last.
+    """
+    heads = problem.spec.block.heads or SEVERAL
+    some = sorted({0, min(1, heads - 1), heads // 2, heads - 1})
+    return {HEAD: [*map(float, some)], HEADS: [float(heads)], TIME: [*TOKENS]}
