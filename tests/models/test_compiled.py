@@ -25,7 +25,9 @@ from mnemic.search.tasks.mqar import Mqar, MqarOptions
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch's own, of its own code
 
 TASK = Mqar(MqarOptions(vocabulary=16, pairs=2, length=8))
-OPTIONS = TrainOptions(steps=4, batch=8, lr=1e-2, warmup=2, eval_every=2, eval_size=20)
+OPTIONS = TrainOptions(steps=4, batch=8, lr=1e-2, warmup=2, eval_every=2, eval_size=16)
+TRACED = partial(torch.compile, backend="aot_eager")
+"""Graphs of forward and backward passes, run as they are: without a minute of a C++ compiler."""
 
 
 @pytest.fixture(autouse=True)
@@ -63,8 +65,9 @@ def test_compiled_steps_are_those_of_pytorch(tmp_path: Path, spec: str) -> None:
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-def test_a_run_goes_on_with_or_without(tmp_path: Path) -> None:
+def test_a_run_goes_on_with_or_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As with the number of threads, only rounding depends on it."""
+    monkeypatch.setattr(torch, "compile", TRACED)
     assert OPTIONS.identity() == replace(OPTIONS, compiled=True).identity()
     plain, fast = replace(OPTIONS, steps=2), replace(OPTIONS, steps=3, compiled=True)
     for options in (plain, fast, replace(OPTIONS, steps=4)):
@@ -86,8 +89,7 @@ def graphs_of(trained: LanguageModel, options: TrainOptions, lengths: tuple[int,
 
 def test_parts_are_compiled_once_for_all_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where whole graphs are compiled, each length has its own."""
-    eager = partial(torch.compile, backend="aot_eager")
-    monkeypatch.setattr(torch, "compile", eager)
+    monkeypatch.setattr(torch, "compile", TRACED)
     short, long = replace(OPTIONS, compiled=True), replace(OPTIONS, steps=SHORT, compiled=True)
     lengths, memory = (32, 48), model("lion")
     rule: Any = memory.blocks[0].memory.rule
