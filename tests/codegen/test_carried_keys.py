@@ -21,7 +21,7 @@ from torch import Tensor
 
 from mnemic.compiler.compare.diff import diff
 from mnemic.compiler.derive import derive_spec
-from mnemic.compiler.explain.stability import stability, warnings
+from mnemic.compiler.explain.stability import stability
 from mnemic.compiler.oracle.interpret import interpret
 from mnemic.compiler.oracle.samples import draw
 from mnemic.compiler.oracle.stated import stated
@@ -223,7 +223,7 @@ def test_the_bound_of_a_step(rate: str, inside: bool) -> None:
     rule = derive_spec(load(carrying(optimizer=optimizer)))
     assert stability(rule).inside is inside
     assert "ηₜ·‖c‖² ≤ 2" in stability(rule).sentence
-    assert bool(warnings(rule)) is not inside
+    assert bool(stability(rule).warning) is not inside
 
 
 KERNEL = {"name": "kernel", "bias": "l2", "features": "exponential"}

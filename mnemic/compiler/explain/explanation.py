@@ -30,7 +30,7 @@ from mnemic.compiler.explain.layered_words import approximated, of_each_matrix, 
 from mnemic.compiler.explain.notation import role_letter
 from mnemic.compiler.explain.one_product import one_product
 from mnemic.compiler.explain.spans import ranges, span
-from mnemic.compiler.explain.stability import Stability, stability, warnings
+from mnemic.compiler.explain.stability import Stability, stability
 from mnemic.compiler.problem import HEAD, HEADS, TIME, Scalar
 from mnemic.compiler.rule import Derived, Fit, KeyValuePairs, Levels, Moments, Rule
 from mnemic.compiler.sense import unreal_of_value
@@ -83,7 +83,7 @@ class Explanation:
 
 def explain(rule: Rule) -> Explanation:
     """Collect what there is to say of a rule: problem, steps, equations, costs, warnings."""
-    structure, numbered = rule.structure, equations(rule)
+    structure, numbered, stable = rule.structure, equations(rule), stability(rule)
     return Explanation(
         name=rule.name,
         title=rule.problem.spec.title,
@@ -99,20 +99,20 @@ def explain(rule: Rule) -> Explanation:
         missing=structure.missing,
         approximations=approximations(rule),
         cost=layer_cost(rule),
-        stability=stability(rule),
-        warnings=warned(rule),
+        stability=stable,
+        warnings=warned(rule, stable),
         arguments=arguments(rule),
     )
 
 
-def warned(rule: Rule) -> tuple[str, ...]:
+def warned(rule: Rule, stable: Stability | None = None) -> tuple[str, ...]:
     """Return what a user should hear before training: of stability, of what is missing, of the
-    pace."""
+    pace. ``stable`` is the rule's stability, where that is known."""
     found = (
         _unreal(rule) or at_value.warning(rule),
         unreal.warning(rule) or at_zero.warning(rule),
         idle.warning(rule),
-        *warnings(rule),
+        (stable or stability(rule)).warning,
         beginning.warning(rule),
         still.warning(rule),
         unbounded.warning(rule),

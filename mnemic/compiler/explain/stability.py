@@ -66,12 +66,6 @@ def stability(rule: Rule) -> Stability:
     return _growing(rule) or _of_steps(rule)
 
 
-def warnings(rule: Rule) -> tuple[str, ...]:
-    """Return what a user should hear of stability before training, at most one thing."""
-    told = stability(rule).warning
-    return () if told is None else (told,)
-
-
 def _of_fit(rule: KeyValuePairs) -> Stability:
     known = Stability("always", None, "A fit over kept pairs has no step size.", "inside")
     if rule.fit.similarity.sign != "any":
