@@ -46,9 +46,19 @@ def model(spec: str = "linear-attention") -> LanguageModel:
 
 
 @pytest.mark.parametrize(
-    "spec", ["linear-attention", pytest.param("lion", marks=pytest.mark.full)]
+    ("spec", "traced"),
+    [
+        ("linear-attention", True),
+        pytest.param("linear-attention", False, marks=pytest.mark.full),
+        pytest.param("lion", False, marks=pytest.mark.full),
+    ],
 )  # a whole graph, and parts alone
-def test_compiled_steps_are_those_of_pytorch(tmp_path: Path, spec: str) -> None:
+def test_compiled_steps_are_those_of_pytorch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str, traced: bool
+) -> None:
+    """The first tier runs the graphs as they are traced; inductor's code is compared in full."""
+    if traced:
+        monkeypatch.setattr(torch, "compile", TRACED)
     frames = torch._dynamo.utils.counters["frames"]
     ends, before = [], frames["ok"]
     for fast in (False, True):
