@@ -109,7 +109,7 @@ def _extras() -> Finding:
 def _compiler() -> Finding:
     found = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
     return Finding("compiler", True if found else None, found or "no gcc, cc or clang; only "
-                   "Triton on a GPU needs one")  # fmt: skip
+                   "Triton on a GPU and --compile on a CPU need one")  # fmt: skip
 
 
 def _cache() -> Finding:

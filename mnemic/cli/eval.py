@@ -1,14 +1,20 @@
 """``mnemic eval``: what a saved model knows of a text."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mnemic.cli.arguments import AsJson
 from mnemic.cli.model import require
 from mnemic.cli.output import echo, print_json
+
+if TYPE_CHECKING:
+    from mnemic.hf.evaluate import Copied, Span
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A model's folder, with a tokenizer.")]
 Data = Annotated[Path, typer.Option("--data", help="Text: a folder, a file, a table.")]
@@ -43,6 +49,8 @@ def eval_(
     "distances": [{"distance", "bits", "first", "exact"}, ...]}.
     """
     require()
+    if picture is not None:
+        import matplotlib  # noqa: F401  # its lack is told before the evaluation, which takes long
     import torch
 
     from mnemic.hf.evaluate import by_distance, by_position, draw, encoded
@@ -57,12 +65,16 @@ def eval_(
     wanted = distance or [0, *(x for x in (16, 64, 256, 1024, 4096) if x < length)]
     spans = by_position(model, tokens, length)
     copies = by_distance(model, torch.cat(tokens), wanted)
-    if picture is not None:
-        draw(picture, spans, copies, folder.name)
     if as_json:
         told = {"positions": [*map(asdict, spans)], "distances": [*map(asdict, copies)]}
         print_json(told)
-        return
+    else:
+        _print(spans, copies)
+    if picture is not None:
+        draw(picture, spans, copies, folder.name)
+
+
+def _print(spans: Sequence[Span], copies: Sequence[Copied]) -> None:
     echo("position     bits a token")
     for span in spans:
         echo(f"{f'{span.first}-{span.last}':<12} {span.bits:.3f}")

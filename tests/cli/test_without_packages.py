@@ -86,6 +86,13 @@ def test_a_command_names_its_extra(tmp_path, arguments, extra):
     assert not any(tmp_path.iterdir())
 
 
+def test_a_picture_without_matplotlib_is_told_before_the_work(tmp_path):
+    arguments = ("eval", KEPT, "--data", KEPT, "--picture", "seen.png")
+    code, out, err = run("matplotlib", *arguments, cwd=tmp_path)
+    assert (code, out) == (5, "")
+    assert err.endswith("pip install 'mnemic[compare]'\n")
+
+
 @pytest.mark.full
 def test_verify_without_triton_tries_the_rest(tmp_path):
     code, out, err = run("triton", "verify", "deltanet", "--seconds", "1", cwd=tmp_path)
@@ -99,7 +106,8 @@ def test_doctor_tells_that_a_c_compiler_is_missing(tmp_path):
     code, out, _ = ended(begun("doctor", environment={"PATH": str(tmp_path), "CC": ""},
                                cwd=tmp_path))  # fmt: skip
     assert code == 0
-    assert "compiler   -       no gcc, cc or clang; only Triton on a GPU needs one" in out
+    needing = "Triton on a GPU and --compile on a CPU need one"
+    assert f"compiler   -       no gcc, cc or clang; only {needing}" in out
 
 
 @pytest.mark.full
