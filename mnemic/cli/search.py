@@ -4,7 +4,7 @@ import signal
 import sys
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -104,7 +104,9 @@ def search(
     folder = run or Path("runs") / read.name
     if launch is not None:
         gpus = int(read.settings.device != CPU)
-        _launch(launch, folder, storage, Cluster(workers, hours, jobs, partition, gpus), as_json)
+        memory = (read.settings.limits.memory + PROGRAM) * jobs + PROGRAM
+        asked = Cluster(workers, hours, jobs, partition, gpus)
+        _launch(launch, folder, storage, asked, memory, as_json)
         return
     import mnemic.search.report.page  # noqa: F401 (what the report needs is missed before training)
     from mnemic.search.study.patience import told_when_lost
@@ -172,7 +174,13 @@ def _stop(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _launch(kind: str, folder: Path, storage: str | None, asked: Cluster, as_json: bool) -> None:
+PROGRAM: Final = 1.0
+"""GiB that a program with torch takes before a trial does, asked of a cluster for each process."""
+
+
+def _launch(
+    kind: str, folder: Path, storage: str | None, asked: Cluster, memory: float, as_json: bool
+) -> None:
     """Submit this very command without ``--launch``."""
     from mnemic.models.files import claim
     from mnemic.search.study import launch
@@ -180,7 +188,7 @@ def _launch(kind: str, folder: Path, storage: str | None, asked: Cluster, as_jso
     if kind == "slurm" and (storage is None or storage.startswith("sqlite")):
         raise UsageError("--launch slurm needs --storage postgresql://...: workers are on machines "
                          "that share no local disk")  # fmt: skip
-    cluster = launch.Cluster(kind, asked.workers, asked.hours, asked.jobs, 4.0 * asked.jobs,
+    cluster = launch.Cluster(kind, asked.workers, asked.hours, asked.jobs, memory,
                              asked.partition, asked.gpus)  # fmt: skip
     claim(folder, "search")
     names = launch.submit(_arguments(sys.argv), folder / "cluster", cluster)

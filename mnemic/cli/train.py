@@ -11,7 +11,7 @@ from mnemic.cli.arguments import AsJson, complete_name, complete_task
 from mnemic.cli.output import echo, print_json
 from mnemic.cli.train_progress import shown
 from mnemic.dsl.hashing import spec_hash
-from mnemic.dsl.writing import short
+from mnemic.dsl.plain import plain_spec
 from mnemic.errors import Issue, UsageError, format_issue
 
 if TYPE_CHECKING:
@@ -331,7 +331,7 @@ def _train(
     from mnemic.models.train import train as run
 
     metadata = {
-        "spec": short(compiled.spec),
+        "spec": plain_spec(compiled.spec),
         "hash": spec_hash(compiled.spec),
         "model": asdict(model.options),
     }

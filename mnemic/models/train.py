@@ -125,25 +125,34 @@ class _Run:
         self.progress.start(self.options.steps, self.step)
         try:
             with deferred(terminate=True) as deliver_interrupt:
+                if self.step and self.due():  # an interrupt came before it
+                    self.evaluate()
                 while (stopped := self.reason_to_stop()) is None:
                     self.advance()
                     self.progress.step(self.step, self.losses[-1])
                     deliver_interrupt()
-                    if self.step % self.options.eval_every == 0:
+                    if self.due():
                         self.evaluate()
         except (KeyboardInterrupt, SystemExit):
             if self.whole:
                 self.save()
                 self.finish("interrupted")
             raise
-        if not self.points or self.points[-1].step < self.step:
+        if not self.scored():
             self.evaluate()
         return self.finish(stopped)
 
+    def scored(self) -> bool:
+        """Whether the model was evaluated at this step."""
+        return bool(self.points) and self.points[-1].step == self.step
+
+    def due(self) -> bool:
+        """Whether an evaluation is due at this step and has not been done."""
+        return self.step % self.options.eval_every == 0 and not self.scored()
+
     def reason_to_stop(self) -> str | None:
         """Return why the run is over: ``target``, ``steps`` or ``time``; None where it is not."""
-        scored = self.points and self.points[-1].step == self.step
-        if scored and self.reached(self.points[-1].score):
+        if self.scored() and self.reached(self.points[-1].score):
             return "target"
         if self.step >= self.options.steps:
             return "steps"

@@ -146,6 +146,13 @@ def test_an_interrupted_run_says_how_it_goes_on(mnemic, monkeypatch):
     )
 
 
+def test_a_spec_with_an_infinite_rate_keeps_its_result(mnemic, tmp_path):
+    """JSON has no infinity; it stands as YAML spells it."""
+    assert mnemic("train", "nlms", *TINY, "--steps", "2").code == 0
+    result = json.loads((tmp_path / "runs" / "nlms-mqar-0" / "result.json").read_text())
+    assert result["metadata"]["spec"]["optimizer"]["rate"] == ".inf"
+
+
 def test_the_block_of_a_spec_is_the_models(mnemic, tmp_path):
     (tmp_path / "mine.yaml").write_text(
         "name: mine\nextends: deltanet\n"

@@ -97,6 +97,8 @@ def test_resumed_equals_uninterrupted(
     ends = [Checkpoint.load(tmp_path / name / CHECKPOINT) for name in ("whole", "parts")]
     torch.testing.assert_close(ends[0].optimizer, ends[1].optimizer, rtol=0, atol=0)
     assert ends[0].batches.equal(ends[1].batches)
+    curves = [[(p.step, p.score, p.loss) for p in end.points] for end in ends]
+    assert curves[0] == curves[1]
 
 
 def test_sigterm_saves_as_ctrl_c_does(model: LanguageModel, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The leaderboard: forecasts of slow runs, rows with a task missing, what is kept."""
 
+import json
 import math
 import threading
 
@@ -8,6 +9,7 @@ import pytest
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.load import load
 from mnemic.search.report import leaderboard as board
+from mnemic.search.report.entries import Entry, plain, read
 from mnemic.search.report.points import measured_in
 from mnemic.search.report.standings import table
 from mnemic.search.space.space import load_space
@@ -213,3 +215,21 @@ def test_specs_that_are_one_rule_share_their_runs(monkeypatch, space, tmp_path, 
     assert second.runs == first.runs
     assert len(trained) == 8
     assert not {run.key for run in other.runs} & {run.key for run in first.runs}
+
+
+def test_two_commands_keep_each_others_entries(monkeypatch, space, tmp_path):
+    """Both have read the folder's entries before either has one of its own."""
+    monkeypatch.setattr(board, "isolated", fake(""))
+    (tmp_path / "logs").mkdir()
+    names = ["deltanet", "gla"]
+    boards = [board._Board(space, tmp_path, board.RESULTS, {}, False, {}) for _ in names]
+    seen = [one.looked(name, print) for one, name in zip(boards, names, strict=True)]
+    for one, entry in zip(boards, seen, strict=True):
+        one.measured(entry)
+    kept = board.read_measured(space, names, tmp_path)
+    assert [entry.whole for entry in kept] == [True, True]
+
+
+def test_an_infinite_error_comes_back():
+    entry = Entry("x", board.Look("x", "affine", 1, 1, 1.0, math.inf), ())
+    assert read("x", json.loads(json.dumps(plain(entry), allow_nan=False))) == entry

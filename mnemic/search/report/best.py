@@ -24,7 +24,7 @@ def write_best(space: Space, points: Sequence[Ranked], folder: Path) -> list[Pat
             beside.write_text(to_yaml(best_spec(space, point, place)), encoding="utf-8")
         paths.append(path)
     for left in folder.glob("*.yaml"):
-        if left not in paths:
+        if left.stem.isdecimal() and left not in paths:
             left.unlink()
     return paths
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from mnemic.dsl.load import load
-from mnemic.dsl.spec import Spec
-from mnemic.dsl.writing import short
 from mnemic.search.study.records import run_of
 from mnemic.search.study.scores import Interval, by_seed, by_task, interval
 from mnemic.search.study.sweep import Heat
 from mnemic.search.study.training import Run
 from mnemic.search.study.work import Look
+
+ENDLESS: Final = 1e300
+"""How an infinite error of an untrained memory is kept: JSON has no infinity."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,11 @@ class Entry:
     def whole(self) -> bool:
         """Whether every task was run."""
         return bool(self.runs) and not self.failed
+
+    @property
+    def unswept(self) -> bool:
+        """Whether a learning rate was left out since a run of it failed."""
+        return any(heat.skill == -math.inf for heat in self.heats)
 
     @property
     def seeds(self) -> list[float]:
@@ -85,7 +90,7 @@ def plain(entry: Entry) -> dict[str, Any]:
     """Return an entry as plain data; `read` gives it back."""
     look = None if entry.look is None else asdict(entry.look)
     if look is not None and look["error"] == float("inf"):
-        look["error"] = 1e300
+        look["error"] = ENDLESS
     data = {"look": look, "runs": [asdict(run) for run in entry.runs], "over": list(entry.over),
             "why": entry.why, "failed": dict(entry.failed)}  # fmt: skip
     if entry.spare:
@@ -96,34 +101,11 @@ def plain(entry: Entry) -> dict[str, Any]:
     return {**data, "rate": entry.rate, "heats": heats}
 
 
-def plain_spec(spec: Spec) -> Any:
-    """Return a spec as plain data that JSON holds: infinities stand as YAML spells them."""
-    return _spelled(short(spec), {math.inf: ".inf", -math.inf: "-.inf"})
-
-
-def read_spec(data: Any) -> Spec:
-    """Load the spec that `plain_spec` wrote, or that of a name.
-
-    Raises:
-        InvalidSpec, UsageError: there is none.
-    """
-    return load(_spelled(data, {".inf": math.inf, "-.inf": -math.inf}))
-
-
-def _spelled(value: Any, spelling: Mapping[Any, Any]) -> Any:
-    match value:
-        case Mapping():
-            return {key: _spelled(item, spelling) for key, item in value.items()}
-        case list() | tuple():
-            return [_spelled(item, spelling) for item in value]
-        case str() | float():
-            return spelling.get(value, value)
-    return value
-
-
 def read(name: str, old: Mapping[str, Any]) -> Entry:
     """Return the entry that `plain` made this data of."""
     look = None if old["look"] is None else Look(**old["look"])
+    if look is not None and look.error is not None and look.error >= ENDLESS:
+        look = replace(look, error=math.inf)
     runs, heats = map(run_of, old["runs"]), map(_heat, old.get("heats", ()))
     spare = map(run_of, old.get("spare", ()))
     return Entry(name, look, tuple(runs), tuple(old["over"]), old["why"], old.get("failed", {}),

@@ -11,13 +11,15 @@ from threading import Event, Lock
 from typing import Any, Final
 
 import rfc8785
+from filelock import FileLock
 
 from mnemic.dsl.hashing import spec_hash
+from mnemic.dsl.plain import plain_spec
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, UsageError
 from mnemic.models.device import OF_SPACE, demand_device
 from mnemic.models.files import claim, write_json
-from mnemic.search.report.entries import Entry, plain, plain_spec, read, stored
+from mnemic.search.report.entries import Entry, plain, read, stored
 from mnemic.search.space.one_block import by_hand, fitted
 from mnemic.search.space.settings import Rung, Settings
 from mnemic.search.space.space import Space, differing
@@ -183,7 +185,7 @@ class _Board:
     def looked(self, name: str, told: Tell) -> Entry:
         """Return the kept entry, or one without runs: what is known before any training."""
         old = self.known(name)
-        if old is not None and not (self.again and (old.why or old.failed)):
+        if old is not None and not (self.again and (old.why or old.failed or old.unswept)):
             return old
         try:
             spec = self.spec(name)
@@ -207,8 +209,9 @@ class _Board:
 
     def _keep(self, entry: Entry, spec: Spec) -> Entry:
         kept = {"key": self._key(spec), "spec": plain_spec(spec), **plain(entry)}
-        with self.writing:
-            self.stored[entry.name] = kept
+        lock = FileLock(self.folder / f"{self.results}.lock")
+        with self.writing, lock:  # another command may have entries in this folder, too
+            self.stored = {**stored(self.path), entry.name: kept}
             write_json(self.path, self.stored)
         return entry
 

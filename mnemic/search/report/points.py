@@ -13,9 +13,10 @@ import optuna
 from optuna.storages import RDBStorage
 
 from mnemic.dsl.load import load
+from mnemic.dsl.plain import read_spec
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, UsageError, nearest
-from mnemic.search.report.entries import read, read_spec, stored
+from mnemic.search.report.entries import read, stored
 from mnemic.search.report.leaderboard import IN_ONE_BLOCK, RESULTS, SPACES, key_of
 from mnemic.search.space import checks
 from mnemic.search.space.settings import TaskEntry

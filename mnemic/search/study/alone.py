@@ -23,12 +23,12 @@ SERVERS: Final = ("postgresql", "mysql", "mariadb")
 def alone(storage: RDBStorage, folder: Path, study: str, patience: Patience) -> Iterator[None]:
     """Keep the other workers of a study out meanwhile; one that dies lets the next one in.
 
-    SQLite is reached by processes of one machine alone, and a file in the run's folder is locked. A
+    SQLite is reached by processes of one machine alone, and a file beside the database is locked. A
     server keeps the lock as long as the connection that took it.
     """
     dialect = storage.engine.dialect.name
     if dialect == "sqlite":
-        with FileLock(folder / "ask.lock"):
+        with FileLock(_beside(storage.engine.url.database, folder)):
             yield
         return
     if dialect not in SERVERS:
@@ -52,12 +52,17 @@ def making_tables(connection: Connection) -> Iterator[None]:
     """
     dialect = connection.dialect.name
     if dialect == "sqlite":
-        with FileLock(Path(str(connection.engine.url.database)).with_name("ask.lock")):
+        with FileLock(_beside(connection.engine.url.database, Path())):
             yield
         return
     if dialect in SERVERS:
         connection.execute(select(_lock(dialect, "tables")))
     yield
+
+
+def _beside(database: str | None, folder: Path) -> Path:
+    """Return the file that is locked: beside the database, or in a folder if it has no file."""
+    return folder / "ask.lock" if not database else Path(database).with_name("ask.lock")
 
 
 def _locked(storage: RDBStorage, dialect: str, study: str) -> Connection:

@@ -80,13 +80,14 @@ def isolated(
     context.set_forkserver_preload(list(PRELOADED))
     ours, theirs = context.Pipe()
     told = (theirs, function, arguments, bounds.memory, os.fspath(log))
+    before = log.stat().st_size if log.exists() else 0
     process = context.Process(target=_call, args=told, daemon=True)
     with _STARTING, _without_main(), _huge_pages():
         process.start()
     theirs.close()
     try:
         found: Answer[T] | Failure = _answer(
-            process, ours, bounds, log, stopping or threading.Event()
+            process, ours, bounds, (log, before), stopping or threading.Event()
         )
         return found
     finally:
@@ -95,8 +96,9 @@ def isolated(
 
 
 def _answer(
-    process: BaseProcess, ours: Connection, bounds: Bounds, log: Path, stopping: threading.Event
-) -> Any:
+    process: BaseProcess, ours: Connection, bounds: Bounds, log: tuple[Path, int],
+    stopping: threading.Event,
+) -> Any:  # fmt: skip
     deadline = time.monotonic() + bounds.seconds
     while not ours.poll(min(TURN, max(0.0, deadline - time.monotonic()))):
         if stopping.is_set():
@@ -109,7 +111,7 @@ def _answer(
         process.join()
         if stopping.is_set():
             return _interrupted(process)
-        return _death(process.exitcode or 0, bounds.memory, log)
+        return _death(process.exitcode or 0, bounds.memory, _printed(*log))
     return Answer(value) if good else _to_failure(value)
 
 
@@ -139,9 +141,17 @@ def _to_failure(error: MnemicError) -> Failure:
     return Failure("refused", str(error))
 
 
-def _death(code: int, memory: float, log: Path) -> Failure:
+def _printed(log: Path, before: int) -> list[str]:
+    """Return the lines that a process printed, behind those of earlier ones; none without a log."""
+    if not log.exists():
+        return []
+    with log.open("rb") as file:
+        file.seek(before)
+        return file.read().decode(errors="replace").strip().splitlines()
+
+
+def _death(code: int, memory: float, lines: list[str]) -> Failure:
     """Say why a process ended without a word: a signal, or the last line that it printed."""
-    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     last = lines[-1] if lines else ""
     said = "\n".join(lines[-5:])
     if last == "KeyboardInterrupt":

@@ -264,23 +264,24 @@ def directions(space: Space) -> list[StudyDirection]:
 def _study(space: Space, storage: RDBStorage) -> tuple[Study, bool]:
     """Return the study of the space, and whether this call made it."""
     mark = {"space": space.hash, "identity": json.dumps(space.identity, sort_keys=True)}
+    fresh = True
     try:
         study = optuna.create_study(
             study_name=space.name, storage=storage, directions=directions(space)
         )
     except optuna.exceptions.DuplicatedStudyError:
         study = optuna.load_study(study_name=space.name, storage=storage)
-        _same_space(study, space)
-        return study, False
+        if MARK in study.user_attrs or study.get_trials(deepcopy=False):
+            _same_space(study, space)
+            return study, False
+        fresh = False  # its maker has not come to the mark yet, or died before it
     study.set_user_attr(MARK, mark)
     study.set_metric_names(list(space.settings.objectives))
-    return study, True
+    return study, fresh
 
 
 def _same_space(study: Study, space: Space) -> None:
     found = study.user_attrs.get(MARK)
-    if found is None and not study.get_trials(deepcopy=False):  # its maker has not come to it yet
-        return
     if found is None:
         raise UsageError(f"study {space.name!r}: kept in this storage, but not made by mnemic")
     if found["space"] == space.hash:

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
-from optuna.exceptions import StorageInternalError
 from optuna.trial import Trial
-from sqlalchemy.exc import SQLAlchemyError
 
 from mnemic.models.device import OF_SPACE, demand_device
 from mnemic.search.study.patience import told_when_lost
@@ -46,7 +44,7 @@ def work_on(search: Search, jobs: int = 1) -> Done:
         running = [pool.submit(_thread, search, done) for _ in range(jobs)]
         try:
             reason = _first_reason(running)
-        except (KeyboardInterrupt, StorageInternalError, SQLAlchemyError):
+        except BaseException:
             search.stopping.set()
             wait(running)
             raise

@@ -50,6 +50,12 @@ def test_what_a_process_prints_is_in_its_log(tmp_path):
     assert "Traceback" in text
 
 
+@pytest.mark.parametrize("earlier", ["KeyboardInterrupt\n", "MemoryError\n"])
+def test_what_an_earlier_process_printed_is_none_of_its_own(tmp_path, earlier):
+    (tmp_path / "log").write_text(earlier)
+    assert told(tmp_path, deeds.killed) == Failure("crash", "killed by SIGSEGV")
+
+
 def test_an_interrupted_process_may_save(tmp_path):
     stopping, found = threading.Event(), []
     mark = tmp_path / "saved"

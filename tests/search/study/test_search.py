@@ -18,7 +18,7 @@ from mnemic.pipeline import derive, read
 from mnemic.search.report.write import write
 from mnemic.search.space.identity import identity
 from mnemic.search.space.space import load_space
-from mnemic.search.study.records import Record
+from mnemic.search.study.records import MARK, Record
 from mnemic.search.study.samplers import sampler
 from mnemic.search.study.search import Search, open_search
 from mnemic.search.study.trial import End
@@ -138,6 +138,16 @@ def test_a_study_that_mnemic_did_not_make(tmp_path, space_file):
     study.add_trial(optuna.create_trial(value=1.0))
     with pytest.raises(UsageError, match="not made by mnemic"):
         open_search(load_space(space_file), tmp_path / "run", url)
+
+
+def test_a_study_whose_maker_died_before_its_mark_is_marked(tmp_path, space_file):
+    url = f"sqlite:///{tmp_path}/kept.db"
+    optuna.create_study(study_name="tiny-space", storage=url, directions=["maximize"])
+    search = open_search(load_space(space_file), tmp_path / "run", url)
+    try:
+        assert search.study.user_attrs[MARK]["space"] == search.space.hash
+    finally:
+        search.close()
 
 
 def test_a_duplicate_returns_what_is_stored(tmp_path, space_file):
