@@ -110,8 +110,8 @@ class Search:
         waiting = any(one.state is TrialState.WAITING for one in found)
         if counted >= self.space.settings.trials and not _retries(found):
             return f"{counted} trials"
-        if self.space.settings.sampler == "grid" and not waiting and not self._queue_more():
-            return "every point of the grid"
+        if self.space.settings.sampler == "grid":  # ends by itself
+            return None if waiting or self._queue_more() else "every point of the grid"
         recent = [one for one in found if one.state.is_finished()][-FRUITLESS:]
         barren = len(recent) == FRUITLESS and all(one.kind in UNCOUNTED for one in recent)
         return f"no new valid point among the last {FRUITLESS}" if barren else None

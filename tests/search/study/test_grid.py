@@ -11,6 +11,7 @@ from postgres import programs, server
 from mnemic.dsl.hashing import spec_hash
 from mnemic.search.space.space import load_space
 from mnemic.search.study import queue
+from mnemic.search.study import search as opened
 from mnemic.search.study.search import open_search
 from mnemic.search.study.trial import End, _Trial
 from mnemic.search.study.worker import work_on
@@ -62,3 +63,24 @@ def test_workers_that_begin_at_once_walk_a_grid_once(
     done = [tuple(sorted(one.answers.items())) for one in search.records()]
     search.close()
     assert len(done) == len(set(done)) == space.size == 24
+
+
+def test_a_grid_goes_on_behind_points_that_are_no_specs(
+    space_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(self: _Trial) -> End:
+        self.search.space.point(self.suggest)
+        return End("invalid")
+
+    monkeypatch.setattr(_Trial, "to_the_end", refused)
+    monkeypatch.setattr(opened, "FRUITLESS", 2)
+    text = space_file.read_text().replace(
+        ", {kind: huber, delta: {range: [0.1, 10], log: true}}", ""
+    )
+    space_file.write_text(text.replace("trials: 4", "trials: 100\n  sampler: grid"))
+    search = open_search(load_space(space_file), tmp_path / "run", tell=str)
+    try:
+        assert work_on(search).reason == "every point of the grid"
+        assert len(search.records()) == search.space.size
+    finally:
+        search.close()
