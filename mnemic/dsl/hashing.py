@@ -22,16 +22,16 @@ def spec_hash(spec: Spec, *, labels: bool = False) -> str:
     same; the same rule may be spelled in several ways that differ here.
     """
     data = spec.model_dump(by_alias=True, exclude=None if labels else set(LABELS))
-    return hashlib.sha256(rfc8785.dumps(_canonical(data))).hexdigest()
+    return hashlib.sha256(rfc8785.dumps(canonical(data))).hexdigest()
 
 
-def _canonical(value: Any) -> Any:
+def canonical(value: Any) -> Any:
     """Turn infinities and large integers into text, tuples into lists: RFC 8785 has none."""
     match value:
         case dict():
-            return {key: _canonical(item) for key, item in value.items()}
+            return {key: canonical(item) for key, item in value.items()}
         case list() | tuple():
-            return [_canonical(item) for item in value]
+            return [canonical(item) for item in value]
         case bool():
             return value
         case int() | float() if not math.isfinite(value) or abs(value) > _LARGEST_EXACT:

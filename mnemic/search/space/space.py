@@ -27,6 +27,7 @@ from pydantic_core import ErrorDetails
 from mnemic.dsl import partial, problems
 from mnemic.dsl.documents import Layers, place_of
 from mnemic.dsl.extends import climb, merged
+from mnemic.dsl.hashing import canonical
 from mnemic.dsl.load import Source, checked, read
 from mnemic.dsl.reading import Document
 from mnemic.dsl.spec import Spec
@@ -86,7 +87,7 @@ class Space:
     @cached_property
     def hash(self) -> str:
         """SHA-256 of all that a stored trial depends on."""
-        return sha256(rfc8785.dumps(self.identity)).hexdigest()
+        return sha256(rfc8785.dumps(canonical(self.identity))).hexdigest()
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -71,6 +71,12 @@ def of(**changes):
     return identity(derive({**GATED, **changes}))
 
 
+def test_an_infinite_rate_may_stand_in_a_space():
+    rates = [{"method": "implicit", "rate": float("inf")}, {"method": "implicit", "rate": "token"}]
+    one, other = (space(bias="l2", optimizer={"choose": x}) for x in (rates, rates[::-1]))
+    assert one.hash != other.hash
+
+
 def test_the_same_rule_is_one_point_however_it_is_spelled():
     rate = {"from": "input", "activation": "sigmoid", "init": 0.5}
     named = {"optimizer": {"rate": "mine"}, "coefficients": {"mine": rate}}
