@@ -111,9 +111,10 @@ def main() -> int:
     space = load_space(asked.space)
     space = space if asked.block is None else with_block(space, asked.block)
     every = list(jobs(space, asked))
-    print(f"{len(every)} runs")
+    count = len(every)
+    print(f"{count} runs")
     left = all_trained(every, asked.output, asked.jobs, asked.seconds)
-    print(f"{left} of {len(every)} runs are not done" if left else "all done")
+    print(f"{left} of {count} runs are not done" if left else "all done")
     return 4 if left else 0
 
 
