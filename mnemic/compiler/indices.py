@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from mnemic.compiler.problem import HEAD, HEADS, TIME, Problem
+from mnemic.compiler.ranges import ranges_of
 
 SEVERAL: Final = 8
 """The number of heads where a spec leaves it to the width of the layer."""
@@ -17,3 +18,8 @@ def indices_of(problem: Problem) -> dict[Any, list[float]]:
     heads = problem.spec.block.heads or SEVERAL
     some = sorted({0, min(1, heads - 1), heads // 2, heads - 1})
     return {HEAD: [*map(float, some)], HEADS: [float(heads)], TIME: [*TOKENS]}
+
+
+def places_of(problem: Problem) -> dict[Any, list[float]]:
+    """Return numbers at which expressions are looked at, by symbol: of coefficients and indices."""
+    return {**ranges_of(problem.scalars), **indices_of(problem)}

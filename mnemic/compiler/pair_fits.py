@@ -11,9 +11,9 @@ import sympy as sp
 from mnemic.compiler import similarity, steps
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.error_signal import ErrorSignal
+from mnemic.compiler.indices import places_of
 from mnemic.compiler.problem import Problem
 from mnemic.compiler.rule import Derived, Fit
-from mnemic.compiler.sense import places_of
 from mnemic.compiler.symbolic import number
 from mnemic.dsl.memory import Interpolation, Nonparametric
 

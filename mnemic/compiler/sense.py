@@ -11,7 +11,7 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.convexity import SIZES, VALUES
 from mnemic.compiler.dependence import constants, numberless
 from mnemic.compiler.error_signal import RESIDUAL, ErrorSignal
-from mnemic.compiler.indices import indices_of
+from mnemic.compiler.indices import places_of
 from mnemic.compiler.numbers import sampler, spelled, vanishes
 from mnemic.compiler.points import points
 from mnemic.compiler.problem import Problem
@@ -150,11 +150,6 @@ def outside(problem: Problem) -> Iterator[Issue]:
 
 
 OWN_SIZE: Final = "give it another name: coefficients of this name are never negative"
-
-
-def places_of(problem: Problem) -> dict[Any, list[float]]:
-    """Return numbers at which expressions are looked at, by symbol: of coefficients and indices."""
-    return {**ranges_of(problem.scalars), **indices_of(problem)}
 
 
 def _values_of(expr: Any, values: Mapping[Any, list[float]]) -> Iterator[float]:

@@ -6,11 +6,10 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.indices import indices_of
+from mnemic.compiler.indices import places_of
 from mnemic.compiler.numbers import sampler
 from mnemic.compiler.points import points
 from mnemic.compiler.problem import TIME, Problem
-from mnemic.compiler.ranges import ranges_of
 from mnemic.compiler.rule import Derived
 from mnemic.dsl.features import Polynomial, Taylor
 from mnemic.errors import InvalidSpec, Issue
@@ -70,7 +69,7 @@ def check(problem: Problem) -> None:
 
 def _issues(problem: Problem) -> Iterator[Issue]:
     inputs = {s.symbol for s in problem.scalars if s.declared.origin == "input"}
-    values = {**indices_of(problem), **ranges_of(problem.scalars)}
+    values = places_of(problem)
     for name, place, _ in problem.spec.features.coefficients():
         expr, where = problem.value(name), f"features.{place}"
         moving = sorted(map(str, expr.free_symbols & {TIME, *inputs}))

@@ -15,8 +15,9 @@ import sympy as sp
 from mnemic.compiler import steepness
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.key_sizes import product_symbol
-from mnemic.compiler.explain.spans import INFINITE, places, ranges
+from mnemic.compiler.explain.spans import INFINITE, ranges
 from mnemic.compiler.implicit import roots_of
+from mnemic.compiler.indices import places_of
 from mnemic.compiler.jumps import jump
 from mnemic.compiler.numbers import evaluated
 from mnemic.compiler.points import points
@@ -216,7 +217,7 @@ def steepest_link(rule: Rule) -> Any | None:
 
 def _over_ranges(rule: Rule, value: Any, slope: Any, inverse: bool) -> float | None:
     """Return the steepest slope over the ranges of coefficients, None where it has no end."""
-    spans = places(rule)
+    spans = places_of(rule.problem)
     names = sorted(value.free_symbols - {sym.y}, key=str)
     if any(name not in spans for name in names):
         return None

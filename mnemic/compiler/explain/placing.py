@@ -12,7 +12,8 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.contraction import SUPREMUM
 from mnemic.compiler.explain.key_sizes import KeySize, key_size, product_symbol
 from mnemic.compiler.explain.printing import steps_of, text
-from mnemic.compiler.explain.spans import INFINITE, places, ranges, span
+from mnemic.compiler.explain.spans import INFINITE, ranges, span
+from mnemic.compiler.indices import places_of
 from mnemic.compiler.numbers import sampler
 from mnemic.compiler.points import points
 from mnemic.compiler.problem import TIME
@@ -46,7 +47,7 @@ class Found:
 def place(rule: Rule, step: Any, bound: Any, curvatures: list[float] | None = None) -> Found:
     """Compare ``step`` < ``bound`` over the ranges of everything in it."""
     keys = key_size(rule)
-    spans = {**places(rule), SUPREMUM: curvatures or [1.0]}
+    spans = {**places_of(rule.problem), SUPREMUM: curvatures or [1.0]}
     spans[product_symbol(rule)] = _sizes(keys)
     names = sorted((step.free_symbols | bound.free_symbols), key=str)
     shown = read(rule, step + bound, keys, curvatures)
@@ -122,7 +123,7 @@ def _verdict(
 
 def values(rule: Rule, expr: Any) -> list[float]:
     """Return the values that an expression takes; none where a coefficient is unknown."""
-    spans = places(rule)
+    spans = places_of(rule.problem)
     names = sorted(expr.free_symbols, key=str)
     if any(name not in spans for name in names):
         return []

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from mnemic.compiler.indices import indices_of
 from mnemic.compiler.ranges import ranges_of
 from mnemic.compiler.rule import Rule
 
@@ -13,11 +12,6 @@ INFINITE = 29.9
 def ranges(rule: Rule) -> dict[Any, list[float]]:
     """Return the values that each argument takes under its activation, or the layer's own."""
     return ranges_of(rule.scalars)
-
-
-def places(rule: Rule) -> dict[Any, list[float]]:
-    """Return those values, and the heads and tokens at which an expression is looked at."""
-    return {**ranges(rule), **indices_of(rule.problem)}
 
 
 def span(values: list[float]) -> str:

@@ -9,12 +9,12 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.channels import CHANNELS, at_padding, keep
+from mnemic.compiler.indices import places_of
 from mnemic.compiler.numbers import sampler
 from mnemic.compiler.points import points
 from mnemic.compiler.problem import Problem
 from mnemic.compiler.ranges import activation_of
 from mnemic.compiler.rule import Rule
-from mnemic.compiler.sense import places_of
 from mnemic.compiler.symbolic import read
 from mnemic.dsl.features import Kernel
 from mnemic.dsl.memory import Glu, Mlp
