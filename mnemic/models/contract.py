@@ -43,6 +43,7 @@ class Task(Protocol):
     name: ClassVar[str]
     metric: ClassVar[str]
     higher_is_better: ClassVar[bool]
+    digest: ClassVar[str | None]
 
     @property
     def options(self) -> Any:

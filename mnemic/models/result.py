@@ -57,8 +57,9 @@ class Result:
 
 
 def described(task: Task) -> dict[str, Any]:
-    """Return a task as plain data: name, options, facts."""
-    return {"name": task.name, "options": asdict(task.options), "facts": task.facts}
+    """Return a task as plain data: name, options, facts; of one's own the file's SHA-256 too."""
+    told = {"name": task.name, "options": asdict(task.options), "facts": task.facts}
+    return told | ({"digest": task.digest} if task.digest else {})
 
 
 def versions() -> dict[str, str]:

@@ -32,6 +32,7 @@ from mnemic.dsl.load import Source, checked, read
 from mnemic.dsl.reading import Document
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, Issue, nearest
+from mnemic.search.space import named_files
 from mnemic.search.space.choices import (
     KEPT,
     Answer,
@@ -89,11 +90,15 @@ class Space:
         """SHA-256 of all that a stored trial depends on."""
         return sha256(rfc8785.dumps(canonical(self.identity))).hexdigest()
 
-    @property
+    @cached_property
     def identity(self) -> dict[str, Any]:
-        """What a stored trial depends on, as plain data."""
+        """What a stored trial depends on, as plain data, digests of the files it names among it."""
         spec = {k: v for k, v in self.document.data.items() if k not in {*KEPT, "search"}}
-        return {"spec": spec, "search": self.settings.identity}
+        bases = named_files.of_bases(self.document, _bases(self)) if "extends" in spec else {}
+        return {
+            "spec": spec | ({"bases": bases} if bases else {}),
+            "search": named_files.with_digests(self.settings),
+        }
 
     def point(self, ask: Ask) -> Point:
         """Return the point that ``ask`` chooses.
@@ -186,6 +191,13 @@ def _structure(document: Document, root: Branch, whole: bool) -> list[Issue]:
         for issue in (*against, *_of_spec(layers, whole=whole and not against)):
             found.setdefault((issue.where, issue.message), issue)
     return list(found.values())
+
+
+def _bases(space: Space) -> Iterator[Document]:
+    """Yield the bases of every option, and their bases, as far as they can be read."""
+    for given in _one_by_one(space.root):
+        layers, _ = climb(_placed(space.document, resolve(space.root, _first(given))))
+        yield from layers.documents[1:]
 
 
 def _one_by_one(root: Branch) -> Iterator[dict[str, Answer]]:

@@ -13,6 +13,8 @@ from mnemic.search.study.training import Run
 
 KIND, WHY, LOOK, SPEC, SAME, START = "kind", "why", "look", "spec", "same_as", "start"
 """Names of attributes of a trial."""
+AGAIN: Final = "again"
+"""The attribute of a trial that is another once more, which crashed: that one's number."""
 WORKER: Final = "worker"
 """The attribute that tells the process that does the trial."""
 LOOKED: Final = "looked"
@@ -22,9 +24,11 @@ MARK: Final = "mnemic"
 """The attribute of a study that tells the identity of its space."""
 
 FINISHED, STOPPED, COSTLY, INVALID = "finished", "stopped", "over budget", "invalid"
-DUPLICATE, INTERRUPTED, FAILED = "duplicate", "interrupted", "failed"
-UNCOUNTED: Final = frozenset({DUPLICATE, INVALID, INTERRUPTED})
+DUPLICATE, INTERRUPTED, FAILED, CRASHED = "duplicate", "interrupted", "failed", "crashed"
+UNCOUNTED: Final = frozenset({DUPLICATE, INVALID, INTERRUPTED, CRASHED})
 """Ends of a trial that do not count against the number of trials."""
+LEFT_OUT: Final = frozenset({DUPLICATE, FAILED, INTERRUPTED, CRASHED})
+"""Ends of a trial that found nothing of its rule."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class Record:
     Args:
         number: of the trial in its study.
         kind: how it ended: ``finished``, ``stopped`` (at a rung), ``over budget``, ``invalid``,
-            ``duplicate``, ``failed`` (crash, memory, time, not finite), ``interrupted``;
+            ``duplicate``, ``failed`` (memory, time, not finite), ``crashed``, ``interrupted``;
             None while it runs or waits, or where its worker died.
         state: Optuna's.
         answers: to the space's choices.
@@ -117,7 +121,7 @@ def distinct(records: Iterable[Record]) -> Iterator[Record]:
     seen = set[str]()
     for one in records:
         known = one.identity
-        if known is None or one.kind in (DUPLICATE, FAILED, INTERRUPTED) or known in seen:
+        if known is None or one.kind in LEFT_OUT or known in seen:
             continue
         if one.kind is None and one.state is TrialState.FAIL:
             continue

@@ -7,11 +7,11 @@ import json
 import os
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import optuna
 from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
@@ -32,10 +32,12 @@ from mnemic.search.study.owners import dead, owner
 from mnemic.search.study.patience import Patience
 from mnemic.search.study.queue import demand_grid, queue_grid, queue_starts
 from mnemic.search.study.records import (
+    AGAIN,
     INTERRUPTED,
     KIND,
     MARK,
     UNCOUNTED,
+    WHY,
     WORKER,
     Record,
     record,
@@ -174,15 +176,26 @@ class Search:
 
         Raises UpdateFinishedTrialError where another worker has ended it, and puts nothing back.
         """
-        kept = {k: v for k, v in trial.user_attrs.items() if k != KIND}
+        kept = dict(trial.user_attrs)
         trial.set_user_attr(KIND, INTERRUPTED)
+        self._queue(trial, kept)
+        self.study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
+
+    def try_again(self, numbers: Sequence[int]) -> None:
+        """Let trials that crashed be done again, by a later worker, but each once at most."""
+        for trial in self.study.get_trials(deepcopy=False):
+            if trial.number in numbers and AGAIN not in trial.user_attrs:
+                self._queue(trial, {**trial.user_attrs, AGAIN: trial.number})
+
+    def _queue(self, trial: Trial | FrozenTrial, attributes: Mapping[str, Any]) -> None:
+        """Queue a trial's point, with what was found of it but not how it ended."""
+        kept = {name: value for name, value in attributes.items() if name not in (KIND, WHY)}
         self.study.add_trial(
             optuna.create_trial(
                 state=TrialState.WAITING, params=trial.params,
                 distributions=trial.distributions, user_attrs=kept,
             )
         )  # fmt: skip
-        self.study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
 
     def close(self) -> None:
         """Give the storage's connections back."""

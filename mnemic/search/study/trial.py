@@ -23,6 +23,7 @@ from mnemic.search.study.halving import goes_on
 from mnemic.search.study.isolated import Bounds, Failure, isolated
 from mnemic.search.study.records import (
     COSTLY,
+    CRASHED,
     DUPLICATE,
     FAILED,
     FINISHED,
@@ -93,7 +94,7 @@ def _tell(search: Search, trial: Trial, end: End) -> None:
     if end.values is not None:
         search.study.tell(trial, list(end.values), skip_if_finished=True)
         return
-    state = TrialState.FAIL if end.kind == FAILED else TrialState.PRUNED
+    state = TrialState.FAIL if end.kind in (FAILED, CRASHED) else TrialState.PRUNED
     search.study.tell(trial, state=state, skip_if_finished=True)
 
 
@@ -162,9 +163,17 @@ class _Trial:
         return seen
 
     def known_before(self, identity: str) -> None:
-        """Raise Ended where the same rule was done before; copy what was found to this trial."""
+        """Raise Ended where the same rule was done before; copy what was found to this trial.
+
+        What crashed once may have been the machine's fault, and is tried again.
+        """
         others = (r for r in self.search.records() if r.number < self.trial.number)
-        same = next((r for r in others if r.identity == identity and self.settled(r)), None)
+        alike = [r for r in others if r.identity == identity]
+        crashed = [r for r in alike if r.kind == CRASHED]
+        same = next((r for r in alike if self.settled(r)), None)
+        if same is None and len(crashed) > 1:
+            why = f"the rule of trials {crashed[0].number} and {crashed[1].number}, which crashed"
+            raise Ended(End(DUPLICATE, why))
         if same is None:
             return
         self.keep(SAME, same.number)
@@ -250,4 +259,6 @@ class _Trial:
             case "time":
                 whole = f"took more than {limits.seconds:g} s"
                 raise Ended(End(FAILED, f"time: {whole}"))
+            case "crash":
+                raise Ended(End(CRASHED, answer.why))
         raise Ended(End(FAILED, f"{answer.kind}: {answer.why}"))

@@ -9,14 +9,18 @@ from dataclasses import dataclass
 
 from optuna.trial import Trial
 
+from mnemic.errors import EnvironmentFailed
 from mnemic.models.device import OF_SPACE, demand_device
 from mnemic.search.study.patience import told_when_lost
-from mnemic.search.study.records import DUPLICATE, FINISHED
+from mnemic.search.study.records import CRASHED, DUPLICATE, FINISHED
 from mnemic.search.study.search import Search
 from mnemic.search.study.trial import End, do
 
 PAUSE = 0.5
 """Seconds between looks at whether a worker is to stop."""
+
+CRASHES = 5
+"""Trials that crash one after another before a worker stops: that is the machine's fault."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,8 @@ def work_on(search: Search, jobs: int = 1) -> Done:
     Ctrl-C lets running trials save and puts them back; the same call goes on with them.
 
     Raises:
-        EnvironmentFailed: the storage is gone, or the device is not on this machine.
+        EnvironmentFailed: the storage is gone, the device is not on this machine, or trials crash
+            one after another; these are put back.
         UsageError: no such device.
         KeyboardInterrupt: Ctrl-C.
     """
@@ -74,6 +79,7 @@ def _thread(search: Search, done: list[int]) -> str:
 
 def _loop(search: Search, done: list[int]) -> str:
     """Do trials one after another, and return why it stopped."""
+    crashed = list[int]()
     while not search.stopping.is_set():
         reason = search.wanted()
         if reason is not None and search.unclaimed():
@@ -88,6 +94,13 @@ def _loop(search: Search, done: list[int]) -> str:
             end = do(search, trial)
         done.append(trial.number)
         search.tell(line(search, trial, end))
+        crashed = [*crashed, trial.number] if end.kind == CRASHED else []
+        if len(crashed) == CRASHES:
+            search.try_again(crashed)
+            raise EnvironmentFailed(
+                f"{CRASHES} trials one after another have crashed, the last one: {end.why}; their "
+                f"logs are in {search.folder / 'logs'}; the same command does them again"
+            )
     return "stopped"
 
 

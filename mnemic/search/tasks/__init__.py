@@ -103,6 +103,7 @@ def register(task: type[E]) -> type[E]:
     """
     if _TASKS.setdefault(task.name, task) is not task:
         raise UsageError(f"a task named {task.name!r} exists already")
+    task.digest = files.digest(task.__module__)
     return task
 
 

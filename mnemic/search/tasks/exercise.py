@@ -27,6 +27,9 @@ class Exercise(ABC, Generic[O]):
     options that differ from the defaults, and ``published`` is the defaults themselves where
     the source has one setting.
 
+    ``digest`` is the SHA-256 of the file that a task of one's own comes from, None of a packaged
+    one; `mnemic.search.tasks.register` sets it.
+
     Args:
         options: the task's options; their defaults where it is None.
     """
@@ -38,6 +41,7 @@ class Exercise(ABC, Generic[O]):
     ladder: ClassVar[Mapping[str, Mapping[str, object]]] = {}
     metric: ClassVar[str] = "accuracy"
     higher_is_better: ClassVar[bool] = True
+    digest: ClassVar[str | None] = None
 
     def __init__(self, options: O | None = None) -> None:
         self.options: O = self.options_type() if options is None else options  # type: ignore[assignment]

@@ -9,6 +9,9 @@ from pathlib import Path
 
 from mnemic.errors import UsageError
 
+DIGEST = "__mnemic_digest__"
+"""The name under which a module keeps the SHA-256 of the text that it was made from."""
+
 
 def imported(path: Path) -> str:
     """Import a file, once, and give its module's name: its classes register themselves.
@@ -26,6 +29,7 @@ def imported(path: Path) -> str:
     if spec is None or spec.loader is None:
         raise UsageError(f"{path}: not a Python file")
     module = module_from_spec(spec)
+    setattr(module, DIGEST, sha256(resolved.read_bytes()).hexdigest())
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
@@ -33,3 +37,8 @@ def imported(path: Path) -> str:
         del sys.modules[name]
         raise
     return name
+
+
+def digest(module: str) -> str | None:
+    """Return the SHA-256 of the file that a module of `imported` was made from; else None."""
+    return getattr(sys.modules.get(module), DIGEST, None)

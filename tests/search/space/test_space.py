@@ -1,15 +1,21 @@
 """Spaces: settings, identity of points, previews, known systems."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
-from mnemic.dsl.catalogue import names
+from mnemic.dsl.catalogue import find, names
 from mnemic.errors import InvalidSpec
 from mnemic.pipeline import derive, read
+from mnemic.search import tasks
 from mnemic.search.space.asking import by_answers
 from mnemic.search.space.identity import identity
 from mnemic.search.space.known import answers_of
 from mnemic.search.space.preview import demand_points, preview
-from mnemic.search.space.space import load_space
+from mnemic.search.space.settings import TaskEntry
+from mnemic.search.space.space import differing, load_space
+from mnemic.search.study.training import Budget, Job
 
 AXES = {
     "bias": {"choose": ["dot", "l2", {"kind": "huber", "over": "mixture",
@@ -69,6 +75,52 @@ def test_the_hash_follows_what_trials_depend_on():
 
 def of(**changes):
     return identity(derive({**GATED, **changes}))
+
+
+def test_an_edited_base_makes_another_space(tmp_path):
+    base, path = tmp_path / "base.yaml", tmp_path / "space.yaml"
+    base.write_text(f"mnemic: 1\nname: base\nextends: {find('deltanet')}\n", encoding="utf-8")
+    path.write_text(
+        "mnemic: 1\nname: s\nextends: ./base.yaml\nbias: {choose: [dot, l2]}\n"
+        "search: {tasks: {mqar: tiny}}\n",
+        encoding="utf-8",
+    )
+    first, again = load_space(path), load_space(path)
+    assert first.hash == again.hash
+    assert list(first.identity["spec"]["bases"]) == ["base.yaml"]
+    base.write_text(base.read_text(encoding="utf-8") + "retention: {decay: token}\n", "utf-8")
+    edited = load_space(path)
+    assert differing(first.identity, edited.identity) == ["spec.bases"]
+    packaged = space(None, extends="deltanet", bias={"choose": ["dot", "l2"]})
+    assert "bases" not in packaged.identity["spec"]
+
+
+def test_an_edited_task_or_reference_is_another(tmp_path, monkeypatch):
+    own, reference = tmp_path / "own.py", tmp_path / "reference.yaml"
+    text = (Path(__file__).parents[3] / "examples" / "own_task.py").read_text(encoding="utf-8")
+    text = text.replace('"parity"', '"parity-edited"')
+    own.write_text(text, encoding="utf-8")
+    reference.write_text(find("deltanet").read_text(encoding="utf-8"), encoding="utf-8")
+    monkeypatch.setattr(tasks, "_TASKS", {**tasks._TASKS})
+
+    def looked():
+        settings = {"tasks": {str(own): "tiny"}, "reference": str(reference)}
+        found = space(settings)
+        budget = Budget(found.settings.model, found.settings.training, 4)
+        job = Job(read("deltanet"), str(own), TaskEntry(rung="tiny"), None, budget, 0)
+        return found.identity, job.key
+
+    first, key = looked()
+    assert looked() == (first, key)
+    reference.write_text(reference.read_text(encoding="utf-8") + "# edited\n", encoding="utf-8")
+    assert differing(first, looked()[0]) == ["search.reference"]
+
+    # another process imports the file anew
+    monkeypatch.delitem(sys.modules, tasks._TASKS.pop("parity-edited").__module__)
+    own.write_text(text.replace("cumsum(1) % 2", "cumsum(1) // 2 % 2"), encoding="utf-8")
+    edited, other = looked()
+    assert differing(first, edited) == ["search.tasks", "search.reference"]
+    assert other != key
 
 
 def test_an_infinite_rate_may_stand_in_a_space():

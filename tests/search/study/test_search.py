@@ -13,11 +13,14 @@ import pytest
 from small_space import SPACE
 
 from mnemic.dsl.catalogue import find
-from mnemic.errors import UsageError
+from mnemic.errors import EnvironmentFailed, UsageError
 from mnemic.pipeline import derive, read
 from mnemic.search.report.write import write
 from mnemic.search.space.identity import identity
 from mnemic.search.space.space import load_space
+from mnemic.search.study import trial as trial_module
+from mnemic.search.study import work, worker
+from mnemic.search.study.isolated import Failure
 from mnemic.search.study.records import MARK, Record
 from mnemic.search.study.samplers import sampler
 from mnemic.search.study.search import Search, open_search
@@ -185,6 +188,59 @@ def test_what_goes_wrong_costs_one_trial(tmp_path, space_file, old, new, kind, w
     assert counted[0].why.startswith(why)
     assert counted[0].why in "".join(said)
     assert counted[0].values is None
+
+
+def test_a_machine_on_which_every_trial_crashes_uses_up_no_search(
+    tmp_path, space_file, monkeypatch
+):
+    """The worker stops after a few, and they are done again once, when the machine is mended."""
+    monkeypatch.setattr(worker, "CRASHES", 2)
+    space, said = load_space(space_file), list[str]()
+
+    def worked():
+        search = open_search(space, tmp_path / "run", tell=said.append)
+        try:
+            work_on(search)
+        finally:
+            records = search.records()
+            search.close()
+        return records
+
+    with monkeypatch.context() as broken:
+        broken.setattr(trial_module, "isolated", lambda *_, **__: Failure("crash", "no compiler"))
+        with pytest.raises(EnvironmentFailed, match="crashed, the last one: no compiler"):
+            worked()
+        with pytest.raises(EnvironmentFailed):  # those put back, which are not put back once more
+            worked()
+    records = worked()
+    assert [r.kind for r in records[:4]] == ["crashed"] * 4
+    assert [r.attributes.get("again") for r in records[:4]] == [None, None, 0, 1]
+    assert sum(r.counts for r in records) == space.settings.trials
+    assert not any(r.kind == "crashed" for r in records[4:])
+    assert said[1] == "trial 0 crashed: no compiler"
+
+
+def test_a_rule_that_crashed_once_is_tried_again_and_no_third_time(
+    tmp_path, space_file, monkeypatch
+):
+    text = re.sub("bias: .*", "bias: dot", space_file.read_text())
+    text = text.replace("decay: {choose: [1, token, channel]}", "decay: token")
+    text = re.sub(
+        "optimizer: .*", "optimizer: {choose: [{rate: token}, {method: gd, rate: token}]}", text
+    )
+    space_file.write_text(text.replace("trials: 4", "trials: 4\n  sampler: grid"))
+    real = trial_module.isolated
+
+    def crashing(function, *rest, **options):
+        if function is work.train_rung:
+            return Failure("crash", "killed by SIGSEGV")
+        return real(function, *rest, **options)
+
+    monkeypatch.setattr(trial_module, "isolated", crashing)
+    _, records, _ = searched(space_file, tmp_path / "run")
+    assert [r.kind for r in records] == ["crashed", "crashed", "duplicate", "duplicate"]
+    assert {r.why for r in records[2:]} == {"the rule of trials 0 and 1, which crashed"}
+    assert not any(r.counts for r in records)
 
 
 @pytest.mark.full
