@@ -210,6 +210,10 @@ def test_places_that_hold_nothing_are_refused(tmp_path):
     board(tmp_path / "leaderboard.json", ("gla",))
     with pytest.raises(UsageError, match="nothing there was measured on every task"):
         measured_in(str(tmp_path))
+    mistyped = tmp_path / "study.db"
+    with pytest.raises(UsageError, match="no such file"):
+        measured_in(f"sqlite:///{mistyped}")
+    assert not mistyped.exists()
 
 
 def test_skills_of_other_tasks_are_not_compared():
@@ -305,6 +309,7 @@ def test_a_task_that_is_not_known_here_is_compared_as_it_was_written():
 
     assert read() == read(rung="published") == {"rung": "published"}
     assert read(rung="tiny", options={"pairs": 4}) == {"rung": "tiny", "pairs": 4}
+    assert read(digest="1") != read(digest="2") != read()
 
 
 def test_a_size_that_is_not_told_is_the_published_one():

@@ -23,7 +23,7 @@ from mnemic.search.space.settings import TaskEntry
 from mnemic.search.study.patience import told_when_lost
 from mnemic.search.study.records import LOOK, MARK, SPEC, START, Record, distinct, record
 from mnemic.search.study.scores import by_seed, by_task, device_of, measured
-from mnemic.search.study.storage import Beat, give_back, open_storage
+from mnemic.search.study.storage import Beat, demand_file, give_back, open_storage
 from mnemic.search.study.training import Run
 
 BOARD, STUDY = "leaderboard", "study"
@@ -200,6 +200,7 @@ class _Opened:
     """A storage that is closed at the end."""
 
     def __init__(self, url: str) -> None:
+        demand_file(url)
         self.storage: RDBStorage = open_storage(url, Path(), Beat())
 
     def study(self, name: str | None, where: str) -> optuna.Study:
@@ -232,13 +233,19 @@ def read_settings(settings: Mapping[str, Any], rung: int) -> dict[str, Any]:
     """Return what skills depend on beside spec and steps, of a space's settings and its rung."""
     sizes = settings["rungs"][rung]["sizes"]
     tasks = {
-        name: _read_options(name, TaskEntry(**task), sizes.get(name))
-        for name, task in settings["tasks"].items()
+        name: _read_task(name, task, sizes.get(name)) for name, task in settings["tasks"].items()
     }
     return {
         "tasks": tasks, "model": settings["model"], "training": settings["training"],
         "rates": settings.get("rates", []),
     }  # fmt: skip
+
+
+def _read_task(name: str, told: Mapping[str, Any], size: str | None) -> dict[str, Any]:
+    """Return all options of a task, and the digest of its file where it is one of one's own."""
+    entry = {key: told[key] for key in TaskEntry.model_fields if key in told}
+    options = _read_options(name, TaskEntry(**entry), size)
+    return {**options, "digest": told["digest"]} if "digest" in told else options
 
 
 def _read_options(task: str, entry: TaskEntry, size: str | None) -> dict[str, Any]:

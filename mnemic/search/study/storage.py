@@ -78,6 +78,13 @@ def open_storage(
         raise EnvironmentFailed(f"{shown}: the storage cannot be used: {error}") from None
 
 
+def demand_file(url: str) -> None:
+    """Raise UsageError where a URL is of an SQLite file that is not there: opened, it would be."""
+    database = make_url(_normal(url)).database
+    if url.startswith("sqlite") and database and not Path(database).is_file():
+        raise UsageError(f"{url}: no such file")
+
+
 def give_back(storage: RDBStorage) -> None:
     """Close this thread's connection to a storage, and all that nobody uses now."""
     storage.remove_session()
