@@ -162,15 +162,26 @@ def _work(opened: "Search", jobs: int) -> "Done":
         return work_on(opened, jobs)
 
 
+STOP: Final = tuple(
+    getattr(signal, name) for name in ("SIGTERM", "SIGUSR2") if hasattr(signal, name)
+)
+"""What a cluster ends a search with; Windows has no SIGUSR2."""
+
+
 def _stoppable() -> None:
     """Let a cluster's signals end what runs as Ctrl-C does."""
     with suppress(ValueError):  # not the main thread: no signals there
-        for number in (signal.SIGTERM, signal.SIGUSR2):
+        for number in STOP:
             signal.signal(number, _stop)
 
 
 def _stop(number: int, frame: object) -> None:
-    """Raise KeyboardInterrupt, as for Ctrl-C, where a cluster's signal says that time is over."""
+    """Raise KeyboardInterrupt, as for Ctrl-C, where a cluster's signal says that time is over.
+
+    A second signal does not keep it from saving.
+    """
+    for one in STOP:
+        signal.signal(one, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 

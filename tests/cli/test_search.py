@@ -2,8 +2,11 @@
 
 import json
 import re
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 from shutil import copytree
+from types import SimpleNamespace
 
 import pytest
 
@@ -217,6 +220,35 @@ def test_a_submitted_command_is_this_one_without_its_cluster():
              "--storage", "postgresql://h/d", "--hours", "3"]  # fmt: skip
     kept = ["a.yaml", "--run", "x", "--storage", "postgresql://h/d"]
     assert _arguments(typed) == kept
+
+
+def test_a_cluster_is_asked_for_what_the_trials_may_take(mnemic, space, tmp_path, monkeypatch):
+    """For each of the trials at a time what limits allow, and a program's own beside."""
+    asked, given = {}, []
+
+    class Executor:
+        def __init__(self, folder, cluster):
+            asked["cluster"] = cluster
+
+        def update_parameters(self, **told):
+            asked.update(told)
+
+        batch = nullcontext
+
+        def submit(self, function, arguments):
+            given.append(arguments)
+            return SimpleNamespace(job_id=len(given))
+
+    monkeypatch.setitem(sys.modules, "submitit", SimpleNamespace(AutoExecutor=Executor))
+    monkeypatch.setattr(sys, "argv", ["mnemic", "search", str(space), "--launch", "local"])
+    space.write_text(SPACE.replace("  trials: 2", "  trials: 2\n  limits: {memory: 2.5}"))
+    run = tmp_path / "run"
+    done = mnemic("search", space, "--launch", "local", "--workers", "3", "--jobs", "4",
+                  "--hours", "1.5", "--run", run, "--json")  # fmt: skip
+    assert done.json == {"jobs": ["1", "2", "3"], "folder": str(run)}
+    told = {"cluster": "local", "mem_gb": 15, "cpus_per_task": 4, "timeout_min": 90}
+    assert {name: asked[name] for name in told} == told
+    assert given == [[str(space)]] * 3
 
 
 def test_the_schema_of_spaces(mnemic, tmp_path):

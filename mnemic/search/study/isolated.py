@@ -171,11 +171,13 @@ def _call(
     """Call a function in the process and send the result; exceptions not ours end it.
 
     The process is in a group of its own: a terminal sends Ctrl-C to the whole group, and the
-    program that asked sends it on, so that the process would hear it twice and could not save.
+    program that asked sends it on, so that the process would hear it twice and could not save. So
+    does a cluster with SIGTERM, which is ignored for the same reason.
     """
     os.setpgrp()
     _print_to(log)
     threading.Thread(target=_follow, args=(theirs,), daemon=True).start()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     _bound(memory)
     try:

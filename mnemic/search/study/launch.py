@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from mnemic.errors import EnvironmentFailed, UsageError
+
+SIGNALS: Final = ("SIGUSR1", "SIGUSR2")
+"""Those that submitit lets a cluster send before a job's time is over."""
+LEAVE: Final = 60.0
+"""Seconds that a search has to save; submitit's signal comes 90 s before the end."""
 
 
 @dataclass(frozen=True)
@@ -70,5 +78,34 @@ def submit(arguments: Sequence[str], folder: Path, cluster: Cluster) -> list[str
 
 
 def worker(arguments: list[str]) -> None:
-    """Run ``mnemic search`` with these arguments; raise where it fails."""
-    subprocess.run([sys.executable, "-m", "mnemic", "search", *arguments], check=True)
+    """Run ``mnemic search`` with these arguments; raise where it fails.
+
+    A cluster that ends a job early sends a signal to all of its processes, and submitit raises in
+    this one. The search ignores that signal; it is asked to stop here, and saves.
+    """
+    command = [sys.executable, "-m", "mnemic", "search", *arguments]
+    with _ignored(*SIGNALS):
+        process = subprocess.Popen(command)
+    try:
+        code = process.wait()
+    except BaseException:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(LEAVE)
+        raise
+    finally:
+        process.kill()
+    if code:
+        raise subprocess.CalledProcessError(code, command)
+
+
+@contextmanager
+def _ignored(*names: str) -> Iterator[None]:
+    """Let processes that are started in here ignore these signals, where the system has them."""
+    found = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {one: signal.signal(one, signal.SIG_IGN) for one in found}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
