@@ -140,7 +140,7 @@ class Counted:
     """In place of processes: looks cost what is told, runs score by learning rate and seed."""
 
     def __init__(self, parameters: int = 1) -> None:
-        self.parameters, self.jobs, self.looks = parameters, list[Any](), 0
+        self.parameters, self.jobs, self.looks, self.highest = parameters, list[Any](), 0, 0.5
 
     def __call__(self, function, *arguments, bounds, log, stopping=None):
         if function is board.work.look:
@@ -149,7 +149,7 @@ class Counted:
         job = arguments[0]
         self.jobs.append(job)
         lr = job.budget.training.lr
-        if lr > 0.5:
+        if lr > self.highest:
             return Answer(Failure("not finite", "the loss is nan"))
         skill = 1 - lr + 0.001 * job.seed
         return Answer(Run(job.task, job.seed, skill, skill, 1.0, 0.1, (), job.key))
@@ -189,6 +189,21 @@ def test_the_rate_is_chosen_on_a_seed_that_the_ranking_does_not_use(counted, tmp
     assert ranked == [(0.1, 8, seed) for seed in range(3)]
     assert {job.seed for job in counted.jobs[:-3]}.isdisjoint(range(3))
     assert board.read_measured(load_space(data), ["deltanet"], tmp_path / "run") == [entry]
+
+
+def test_a_rate_that_failed_is_told_and_tried_again(counted, tmp_path):
+    data = {**SPACE, "search": {**SPACE["search"], "rates": [0.9, 0.1]}}
+    space, folder = load_space(data), tmp_path / "run"
+    found = measured(space, folder)
+    told = "A learning rate was left out, since a run with it failed: deltanet, gla; `--again`"
+    assert told in table(space, found)
+    counted.highest, counted.jobs = 1.0, []
+    assert measured(space, folder) == found
+    assert counted.jobs == []
+    swept = measured(space, folder, again=True)
+    assert 0.9 in [job.budget.training.lr for job in counted.jobs]
+    assert {heat.rate for heat in swept[0].heats} == {0.1, 0.9}
+    assert "was left out" not in table(space, swept)
 
 
 def test_a_folder_belongs_to_one_block(counted, shared, tmp_path):

@@ -11,6 +11,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from mnemic.search.report.ranking import Ranked, front
+from mnemic.search.report.times import timed
 from mnemic.search.study.training import Run
 
 AXES = ("state_bytes", "flops", "step_seconds")
@@ -25,12 +26,16 @@ SHOWN = 6
 
 
 def fronts(points: Sequence[Ranked]) -> str:
-    """Draw mean skill over each cost; the points that none dominates are joined."""
+    """Draw mean skill over each cost; the points that none dominates are joined.
+
+    Over time stand the points timed on one device.
+    """
     figure = Figure(figsize=(11, 3.6), layout="constrained")
     for axis, cost in zip(figure.subplots(1, len(AXES)), AXES, strict=True):
-        best = sorted(front(points, ("mean", cost)), key=lambda one: one.measured[cost])
-        for marker, some in (("o", [p for p in points if not p.start]),
-                             ("^", [p for p in points if p.start])):  # fmt: skip
+        shown = timed(points) if cost == "step_seconds" else points
+        best = sorted(front(shown, ("mean", cost)), key=lambda one: one.measured[cost])
+        for marker, some in (("o", [p for p in shown if not p.start]),
+                             ("^", [p for p in shown if p.start])):  # fmt: skip
             axis.plot([p.measured[cost] for p in some], [p.skill.mean for p in some], marker,
                       ms=4, alpha=0.6)  # fmt: skip
         axis.step([p.measured[cost] for p in best], [p.skill.mean for p in best], "k-",

@@ -23,6 +23,7 @@ from mnemic.search.report.parallel import parallel
 from mnemic.search.report.points import of_records
 from mnemic.search.report.ranking import Ranked
 from mnemic.search.report.ties import first_group
+from mnemic.search.report.times import step_time, untimed
 from mnemic.search.space.space import Space
 from mnemic.search.study.confirm import Confirmed
 from mnemic.search.study.records import DUPLICATE, FINISHED, Record
@@ -67,6 +68,7 @@ def page(search: Search, records: Sequence[Record], summary: Summary) -> str:
         "early": space.settings.confirm.early,
         "unknown": found.unknown,
         "fronts": figures.fronts(points) if points else "",
+        "untimed": untimed(points),
         "fewest": FEWEST,
         "bars": figures.bars(shares) if shares else "",
         "parallel": parallel(space, skills) if skills else "",
@@ -137,7 +139,7 @@ def _row(space: Space, point: Ranked) -> dict[str, Any]:
         "parameters": f"{point.measured['parameters']:,.0f}",
         "state": f"{point.measured['state_bytes']:,.0f}",
         "flops": f"{point.measured['flops']:,.0f}",
-        "step": f"{1e3 * point.measured['step_seconds']:.1f}",
+        "step": step_time(point.runs),
     }
 
 

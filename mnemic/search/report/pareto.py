@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,6 +12,7 @@ from matplotlib.figure import Figure
 from mnemic.search.report.comparable import described
 from mnemic.search.report.figures import AXES, WORDS, svg
 from mnemic.search.report.points import Point
+from mnemic.search.report.times import timed, untimed
 from mnemic.search.study.halving import dominates
 from mnemic.search.study.scores import interval
 
@@ -36,20 +36,13 @@ class Front:
 
 
 def fronts(points: Sequence[Point]) -> list[Front]:
-    """Return the front of each cost; that of time among points `timed` on one device."""
+    """Return the front of each cost; that of time among points timed on one device."""
     return [Front(cost, _front(points, (cost,))) for cost in COSTS]
 
 
 def overall(points: Sequence[Point]) -> tuple[Point, ...]:
     """Return the points that none beats in skill and all costs together."""
     return _front(points, COSTS)
-
-
-def timed(points: Sequence[Point]) -> list[Point]:
-    """Return the points that were timed on the device on which most were."""
-    counted = Counter(point.device for point in points if point.device is not None)
-    most = max(counted, key=counted.__getitem__, default=None)
-    return [point for point in points if most is not None and point.device == most]
 
 
 def _front(points: Sequence[Point], costs: Sequence[str]) -> tuple[Point, ...]:
@@ -73,9 +66,8 @@ def page(points: Sequence[Point], sources: Sequence[str], picture: str = "") -> 
         "A point is on a front where no other has as much skill for less. ± is half of the 95 % "
         "interval over seeds; neighbours whose intervals overlap are not told apart."
     ]
-    if left := len(points) - len(timed(points)):
-        parts.append(f"{left} points were timed on another device, or on several: they are on no "
-                     "front of time.")  # fmt: skip
+    if left := untimed(points):
+        parts.append(left)
     if picture:
         parts.append(f"![Skill against state, FLOPs and time]({picture})")
     parts += [

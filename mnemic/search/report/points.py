@@ -22,7 +22,7 @@ from mnemic.search.space import checks
 from mnemic.search.space.settings import TaskEntry
 from mnemic.search.study.patience import told_when_lost
 from mnemic.search.study.records import LOOK, MARK, SPEC, START, Record, distinct, record
-from mnemic.search.study.scores import by_seed, by_task, device_of, measured
+from mnemic.search.study.scores import by_seed, by_task, measured
 from mnemic.search.study.storage import Beat, demand_file, give_back, open_storage
 from mnemic.search.study.training import Run
 
@@ -60,11 +60,6 @@ class Point:
     def skill(self) -> float:
         """The mean skill over tasks and seeds."""
         return sum(self.seeds.values()) / len(self.seeds)
-
-    @property
-    def device(self) -> str | None:
-        """The device on which its steps were timed; None where there were several."""
-        return device_of(self.runs)
 
     @property
     def tasks(self) -> tuple[str, ...]:

@@ -6,16 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from mnemic.compiler.compare.differing_entries import short
-from mnemic.models.device import CPU
 from mnemic.search.report.claims import CLAIMS, claimed
 from mnemic.search.report.entries import Entry, alike
 from mnemic.search.report.telling import Telling, telling
 from mnemic.search.report.ties import first_group
+from mnemic.search.report.times import NONE, step_time
 from mnemic.search.space.space import Space
-from mnemic.search.study.scores import Interval, device_of
-from mnemic.search.study.training import Run
+from mnemic.search.study.scores import Interval
 
-NONE: Final = "–"
 OWN: Final = "in its own block"
 TEST: Final = (
     "(t tests with variances told from all specs together, corrected by Bonferroni for all "
@@ -50,7 +48,7 @@ def table(space: Space, entries: Sequence[Entry], packaged: Sequence[Entry] = ()
     places = {e.name: "1=" if e.name in first and len(first) > 1 else str(i)
               for i, e in enumerate(within, 1)}  # fmt: skip
     lines += [_line(_row(places[e.name], e, tasks, space, beside)) for e in within]
-    parts = ["\n".join(lines), _ties(within, first), _copies(within)]
+    parts = ["\n".join(lines), _ties(within, first), _copies(within), _unswept(entries)]
     if beyond:
         rows = [_line([*head, "over"]), _line(["---"] * (len(head) + 1))]
         rows += [_line([*_row("", e, tasks, space, beside), ", ".join(e.over)]) for e in beyond]
@@ -87,6 +85,14 @@ def _copies(entries: Sequence[Entry]) -> str:
         return ""
     told = "; ".join(", ".join(group) for group in groups)
     return f"One rule in one block here, which was trained once: {told}."
+
+
+def _unswept(entries: Sequence[Entry]) -> str:
+    """Say which specs were swept with fewer learning rates than others."""
+    names = ", ".join(entry.name for entry in entries if entry.unswept)
+    if not names:
+        return ""
+    return f"A learning rate was left out, since a run with it failed: {names}; `--again` tries it."
 
 
 def tell_tasks(tasks: Sequence[str], entries: Sequence[Entry]) -> dict[str, Telling]:
@@ -162,20 +168,11 @@ def _row(
     skills = [_cell(entry, task) for task in tasks]
     own = [] if beside is None else [str(beside.get(entry.name) or NONE)]
     row = [place, entry.name, str(entry.skill or NONE), *own, *skills]
-    row += [f"{entry.look.parameters:,}", f"{entry.look.state_bytes:,}", _time(entry.runs)]
+    row += [f"{entry.look.parameters:,}", f"{entry.look.state_bytes:,}", step_time(entry.runs)]
     if space.settings.rates:
         row.append(NONE if entry.rate is None else f"{entry.rate:g}")
     error = entry.look.error
     return row if error is None else [*row, f"{error:.3f}"]
-
-
-def _time(runs: Sequence[Run]) -> str:
-    """Return the milliseconds a step, with the device where it is not a CPU; none of several."""
-    device = device_of(runs)
-    if device is None:
-        return NONE
-    step = 1e3 * sum(run.step_seconds for run in runs) / len(runs)
-    return f"{step:.1f}" + ("" if device == CPU else f" ({device})")
 
 
 def _cell(entry: Entry, task: str) -> str:

@@ -7,13 +7,14 @@ import pytest
 from mnemic.cli.overrides import overridden
 from mnemic.models import train as trainer
 from mnemic.models.device import Place
-from mnemic.search.report.pareto import fronts, page, timed
+from mnemic.search.report import figures
+from mnemic.search.report.pareto import fronts, page
 from mnemic.search.report.points import Point
-from mnemic.search.report.standings import _time
+from mnemic.search.report.times import step_time, timed, untimed
 from mnemic.search.space.one_block import by_hand
 from mnemic.search.space.space import load_space
 from mnemic.search.study import training, work
-from mnemic.search.study.scores import device_of
+from mnemic.search.study.scores import device_of, interval
 from mnemic.search.study.training import Run
 
 
@@ -83,9 +84,9 @@ def run(device, seconds=0.01):
 
 def test_a_time_says_where_it_was_taken():
     cpu, gpu = run("cpu", 0.01), run("NVIDIA H200", 0.002)
-    assert _time([cpu, cpu]) == "10.0"
-    assert _time([gpu, gpu]) == "2.0 (NVIDIA H200)"
-    assert _time([cpu, gpu]) == "–"
+    assert step_time([cpu, cpu]) == "10.0"
+    assert step_time([gpu, gpu]) == "2.0 (NVIDIA H200)"
+    assert step_time([cpu, gpu]) == "–"
     assert device_of([cpu, gpu]) is None
 
 
@@ -106,3 +107,28 @@ def test_times_of_different_devices_share_no_front(space):
     assert "2 points were timed on another device" in page(every, ["x"])
     assert "another device" not in page(cpu, ["x"])
     assert timed([mixed]) == []
+
+
+def test_a_report_shows_times_of_one_device_alone(monkeypatch):
+    """In its picture of skill over time, and its table."""
+    shown = {}
+    real = figures.front
+
+    def seen(points, objectives):
+        shown[objectives[1]] = [point.spec.name for point in points]
+        return real(points, objectives)
+
+    def point(name, *runs):
+        return SimpleNamespace(
+            spec=SimpleNamespace(name=name), runs=runs, start=None, skill=interval([0.5]),
+            measured={"mean": 0.5, "state_bytes": 1.0, "flops": 1.0, "step_seconds": 0.01},
+        )  # fmt: skip
+
+    monkeypatch.setattr(figures, "front", seen)
+    points = [point("a", run("cpu")), point("b", run("cpu")), point("c", run("H200"))]
+    assert figures.fronts(points)
+    assert shown == {
+        "state_bytes": ["a", "b", "c"], "flops": ["a", "b", "c"], "step_seconds": ["a", "b"],
+    }  # fmt: skip
+    assert untimed(points).startswith("1 points were timed on another device")
+    assert untimed(points[:2]) == ""
