@@ -234,8 +234,9 @@ def _preview(read: "Space", samples: int, as_json: bool) -> None:
         print_json(found.to_json())
         return
     size = "infinitely many" if found.size == float("inf") else f"{found.size:,.0f}"
-    echo(f"{read.name}: {size} points; of {found.sampled} drawn {found.valid} are valid, "
-         f"{found.distinct} rules that differ")  # fmt: skip
+    points, rules = ("s" if number != 1 else "" for number in (found.size, found.distinct))
+    echo(f"{read.name}: {size} point{points}; of {found.sampled} drawn {found.valid} are valid, "
+         f"{found.distinct} different rule{rules}")  # fmt: skip
     if found.classes:
         echo("classes: " + ", ".join(f"{kind} {n}" for kind, n in found.classes.items()))
     if found.reasons:

@@ -1,7 +1,7 @@
 """What a relation does not tell: another block around equal rules, a coefficient's range."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,7 @@ def notes(relation: Relation, found: Found, rules: Mapping[str, Rule]) -> Relati
     """Return a relation with where it leads out of the range of a coefficient, and an equality
     with what else its two systems differ in."""
     a, b = rules[relation.inner], rules[relation.outer]
-    told = [*_blocks(a, b)] if relation.both_ways else []
+    told = _blocks(a, b) if relation.both_ways else []
     mine, theirs = spans_of(a.scalars), spans_of(b.scalars)
     for value, symbol in _renamed(found):
         if value in mine and symbol in theirs and _matters(relation, mine[value], theirs[symbol]):
@@ -35,10 +35,11 @@ def notes(relation: Relation, found: Found, rules: Mapping[str, Rule]) -> Relati
     return replace(relation, notes=tuple(told))
 
 
-def _blocks(a: Rule, b: Rule) -> Iterator[str]:
-    for row in axes(a.problem.spec, b.problem.spec):
-        if row.name.startswith("block"):
-            yield f"another block: {row.name.removeprefix('block.')} {row.a} and {row.b}"
+def _blocks(a: Rule, b: Rule) -> list[str]:
+    """Return what the blocks of two systems differ in, as one note; none where they are alike."""
+    rows = [row for row in axes(a.problem.spec, b.problem.spec) if row.name.startswith("block")]
+    told = ", ".join(f"{row.name.removeprefix('block.')} {row.a} and {row.b}" for row in rows)
+    return [f"another block: {told}"] if rows else []
 
 
 def _renamed(found: Found) -> list[tuple[str, str]]:
