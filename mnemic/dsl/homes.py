@@ -56,6 +56,22 @@ def kinds_with(place: str) -> tuple[str, ...]:
     return tuple(word for word, kind in registry.items() if name in Shape(kind).fields())
 
 
+def expressions_in(place: str) -> tuple[str, ...]:
+    """Return how expressions are written one level below a place.
+
+    >>> expressions_in("retention")
+    ('{local: {bregman: "..."}}', '{local: {f-divergence: "..."}}')
+    """
+    shape, found = _at(tuple(place.split("."))), []
+    for name in shape.fields():
+        family = shape.at(name).family
+        for kind in family.registry.values() if family else ():
+            field = Shape(kind).fields().get(kind.shorthand or "")
+            if field is not None and field.annotation is str:
+                found.append(f'{{{name}: {{{kind.shorthand}: "..."}}}}')
+    return tuple(found)
+
+
 @cache
 def _options() -> dict[str, str | None]:
     """Return the place of each option; None where several places have one of that name."""

@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 from mnemic.dsl.axis import Entry
 from mnemic.dsl.coefficients import WORDS, Coefficient
 from mnemic.dsl.documents import Layers, dotted
-from mnemic.dsl.homes import home, home_of_part, kinds_with
+from mnemic.dsl.homes import expressions_in, home, home_of_part, kinds_with
 from mnemic.dsl.reading import Place
 from mnemic.dsl.shape import Shape, follow
 from mnemic.dsl.spec import Spec
@@ -101,10 +101,14 @@ def _unknown_key(error: ErrorDetails, place: Place, shape: Shape, layers: Layers
 
 def _elsewhere(issue: Issue, key: str, place: str) -> Issue:
     """Return the issue of an unknown key with where in a spec it belongs, as far as that is known:
-    the kinds that have it here, a key that is spelt almost so, the top, else another place."""
+    the kinds that have it here, how an expression is written here, a key that is spelt almost so,
+    the top, else another place."""
     kinds = kinds_with(place)
     if kinds:
         return replace(issue, nearest=None, hint=f"'{key}' is an option of {' and '.join(kinds)}")
+    inside = expressions_in(place.rpartition(".")[0]) if key == "expr" else ()
+    if inside:
+        return replace(issue, hint=f"an expression is written {' or '.join(inside)}")
     close = nearest(key, issue.allowed, ALMOST)
     if close is None and home(key) == key:
         return replace(issue, nearest=None, hint=f"'{key}' stands at the top of a spec")

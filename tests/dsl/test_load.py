@@ -176,6 +176,12 @@ def test_a_key_at_a_wrong_place_is_told_its_own(key: str, told: str | None) -> N
             " ('name' stands at the top of a spec)",
         ),
         (
+            "name: x\nretention: {expr: w**4}\n",
+            "x.yaml:2:13: retention.expr: unknown key: read 'expr', allowed: view, local, global,"
+            " link, decay, row_decay, phase, order, constraint, normalize (an expression is written"
+            ' {local: {bregman: "..."}} or {local: {f-divergence: "..."}})',
+        ),
+        (
             "name: x\nbias: {huber: 2}\n",
             "x.yaml:2:7: bias: a mapping without 'kind': allowed: dot, l2, lp, huber, robust,"
             " quantile, expr (a kind is told by its word: {kind: huber, ...})",
