@@ -11,9 +11,13 @@ from pathlib import Path
 
 KERNELS = ("kernels.py", "step.py")
 """The generated files that hold kernels."""
-ASIDE = {"ops", "interpreted", "tiles"}
-"""PyTorch's functions, which no kernel calls, what no device sees, and the tiles, of which only
-those called count."""
+ASIDE = {
+    "arguments", "block", "convolution", "documents", "folder", "indices", "interpreted", "kept",
+    "lengths", "norms", "operators", "ops", "pickled", "pool", "positions", "signature", "slices",
+    "tiles", "vectors", "verified",
+}  # fmt: skip
+"""PyTorch's functions, which no kernel calls, checks of what a call is given, what is kept in files
+and pickles, what no device sees, and the tiles, of which only those called count."""
 DIGITS = 12
 
 Tree = ast.Module | ast.stmt
