@@ -12,9 +12,8 @@ from pathlib import Path
 KERNELS = ("kernels.py", "step.py")
 """The generated files that hold kernels."""
 ASIDE = {
-    "arguments", "block", "convolution", "documents", "folder", "indices", "interpreted", "kept",
-    "lengths", "norms", "operators", "ops", "pickled", "pool", "positions", "signature", "slices",
-    "tiles", "vectors", "verified",
+    "arguments", "convolution", "documents", "folder", "indices", "interpreted", "kept", "lengths",
+    "norms", "operators", "ops", "pickled", "pool", "positions", "slices", "tiles", "verified",
 }  # fmt: skip
 """PyTorch's functions, which no kernel calls, checks of what a call is given, what is kept in files
 and pickles, what no device sees, and the tiles, of which only those called count."""

@@ -36,7 +36,7 @@ def test_what_decides_a_kernel(folder: Path, name: str, old: str, new: str) -> N
     assert digest(folder) != before
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(4)
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
@@ -45,6 +45,7 @@ def test_what_decides_a_kernel(folder: Path, name: str, old: str, new: str) -> N
         ("gla.py", "import torch\n", "import torch\nOTHER = 1\n"),
         ("support/tiles/factors.py", "def cholesky(", "def cholesky(more, "),
         ("support/ops.py", "from .adjoints", "OTHER = 1\nfrom .adjoints"),
+        ("support/pool.py", "from . import kept", "OTHER = 1\nfrom . import kept"),
     ],
 )
 def test_what_decides_nothing(folder: Path, name: str, old: str, new: str) -> None:

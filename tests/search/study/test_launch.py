@@ -11,6 +11,7 @@ import pytest
 from small_space import SPACE
 
 from mnemic.search.space.space import load_space
+from mnemic.search.study.launch import worker
 from mnemic.search.study.search import open_search
 
 JOB = """
@@ -24,6 +25,14 @@ from mnemic.search.study.launch import worker
 worker(sys.argv[1:])
 """
 """What stands for a job: a process that hears the cluster's signal."""
+
+
+def test_a_search_that_fails_fails_its_job_and_leaves_the_signals_as_they_were(tmp_path):
+    before = [signal.getsignal(one) for one in (signal.SIGUSR1, signal.SIGUSR2)]
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        worker([str(tmp_path / "none.yaml")])
+    assert caught.value.returncode == 2
+    assert [signal.getsignal(one) for one in (signal.SIGUSR1, signal.SIGUSR2)] == before
 
 
 @pytest.mark.full
