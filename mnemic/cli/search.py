@@ -41,6 +41,7 @@ Trials = Annotated[int | None, typer.Option(help="In all, over every worker.", m
 Sampler = Annotated[str | None, typer.Option(help="tpe, gp, nsga2, nsga3, random or grid.")]
 Jobs = Annotated[int, typer.Option(help="Trials, or specs to confirm, at a time.", min=1)]
 Report = Annotated[bool, typer.Option("--report", help="Only write the report and best/ anew.")]
+Again = Annotated[bool, typer.Option("--again", help="First try once more what failed or crashed.")]
 Confirm = Annotated[
     bool, typer.Option("--confirm", help="After the search, train the best on fresh seeds.")
 ]
@@ -70,6 +71,7 @@ def search(
     compile_steps: CompileSteps = False,
     jobs: Jobs = 1,
     report: Report = False,
+    again: Again = False,
     confirm: Confirm = False,
     heartbeat: Heartbeat = 60,
     grace: Grace = 300,
@@ -123,6 +125,8 @@ def search(
         told_when_lost(),
         closing(open_search(read, folder, storage, beat, to_stderr)) as opened,
     ):
+        if again and not report:
+            _try_again(opened)
         done = None if report else _work(opened, jobs)
         _tell(opened, done, confirm, jobs, as_json)
 
@@ -152,6 +156,13 @@ def _space(
     read = overridden(load_space(path), budget, trials=trials, sampler=sampler, device=device,
                       compile=compile_steps or None)  # fmt: skip
     return read if block is None else with_block(read, block)
+
+
+def _try_again(opened: "Search") -> None:
+    from mnemic.search.study.records import CRASHED, FAILED
+
+    count = opened.try_again(lambda one: one.kind in (FAILED, CRASHED))
+    to_stderr(f"{count} trials that failed or crashed are tried once more")
 
 
 def _work(opened: "Search", jobs: int) -> "Done":

@@ -26,7 +26,7 @@ from mnemic.search.report.ties import first_group
 from mnemic.search.report.times import step_time, untimed
 from mnemic.search.space.space import Space
 from mnemic.search.study.confirm import Confirmed
-from mnemic.search.study.records import DUPLICATE, FINISHED, Record
+from mnemic.search.study.records import DUPLICATE, FINISHED, Record, replaced
 from mnemic.search.study.scores import by_seed, by_task, interval
 from mnemic.search.study.search import Search
 
@@ -157,8 +157,11 @@ def _details(space: Space, point: Ranked, place: int) -> dict[str, str]:
 
 
 def _reasons(records: Sequence[Record]) -> list[tuple[str, str, int]]:
-    """Count the trials that ended early, by end and reason."""
-    ended = [r for r in records if r.kind not in (None, FINISHED, DUPLICATE)]
+    """Count the trials that ended early, by end and reason, but those that were done again."""
+    gone = replaced(records)
+    ended = [
+        r for r in records if r.kind not in (None, FINISHED, DUPLICATE) and r.number not in gone
+    ]
     found = Counter((str(one.kind), one.why[:200]) for one in ended)
     return [(end, why, count) for (end, why), count in found.most_common(40)]
 

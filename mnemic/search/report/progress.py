@@ -12,7 +12,7 @@ from optuna.trial import TrialState
 from mnemic.search.report.ranking import ranked
 from mnemic.search.report.write import ends
 from mnemic.search.space.space import Space
-from mnemic.search.study.records import Record
+from mnemic.search.study.records import Record, replaced
 from mnemic.search.study.scores import Interval
 
 SHOWN: Final = 5
@@ -51,9 +51,9 @@ class Standing:
 def standing(space: Space, records: Sequence[Record]) -> Standing:
     """Return where a search stands by its trials."""
     going = [one for one in records if one.state is TrialState.RUNNING]
-    over = [one for one in records if one.state.is_finished()]
+    over, gone = [one for one in records if one.state.is_finished()], replaced(records)
     return Standing(
-        counted=sum(one.counts for one in over),
+        counted=sum(one.counts for one in over if one.number not in gone),
         wanted=space.settings.trials,
         running=len(going),
         ends=ends(over),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from mnemic.search.study.training import Run
 KIND, WHY, LOOK, SPEC, SAME, START = "kind", "why", "look", "spec", "same_as", "start"
 """Names of attributes of a trial."""
 AGAIN: Final = "again"
-"""The attribute of a trial that is another once more, which crashed: that one's number."""
+"""The attribute of a trial that is another once more, which found nothing: that one's number."""
 WORKER: Final = "worker"
 """The attribute that tells the process that does the trial."""
 LOOKED: Final = "looked"
@@ -127,3 +127,14 @@ def distinct(records: Iterable[Record]) -> Iterator[Record]:
             continue
         seen.add(known)
         yield one
+
+
+def replaced(records: Iterable[Record]) -> set[int]:
+    """Return the numbers of the trials that are, or wait to be, done once more."""
+    return {int(one.attributes[AGAIN]) for one in records if AGAIN in one.attributes}
+
+
+def counted(records: Sequence[Record]) -> int:
+    """Count the trials that were asked for, once where one was done again."""
+    gone = replaced(records)
+    return sum(one.counts and one.number not in gone for one in records)

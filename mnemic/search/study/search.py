@@ -7,7 +7,7 @@ import json
 import os
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,7 +40,9 @@ from mnemic.search.study.records import (
     WHY,
     WORKER,
     Record,
+    counted,
     record,
+    replaced,
 )
 from mnemic.search.study.samplers import sampler
 from mnemic.search.study.storage import Beat, give_back, open_storage
@@ -108,10 +110,10 @@ class Search:
         self.patience.call(begin, self.storage, [one._trial_id for one in self._running()])
         fail_stale_trials(self.study)
         found = self.records()
-        counted = sum(one.counts for one in found)
+        done = counted(found)
         waiting = any(one.state is TrialState.WAITING for one in found)
-        if counted >= self.space.settings.trials and not _retries(found):
-            return f"{counted} trials"
+        if done >= self.space.settings.trials and not _retries(found):
+            return f"{done} trials"
         if self.space.settings.sampler == "grid":  # ends by itself
             return None if waiting or self._queue_more() else "every point of the grid"
         recent = [one for one in found if one.state.is_finished()][-FRUITLESS:]
@@ -181,11 +183,19 @@ class Search:
         self._queue(trial, kept)
         self.study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
 
-    def try_again(self, numbers: Sequence[int]) -> None:
-        """Let trials that crashed be done again, by a later worker, but each once at most."""
-        for trial in self.study.get_trials(deepcopy=False):
-            if trial.number in numbers and AGAIN not in trial.user_attrs:
-                self._queue(trial, {**trial.user_attrs, AGAIN: trial.number})
+    def try_again(self, wanted: Callable[[Record], bool]) -> int:
+        """Queue once more the trials that are wanted, and return how many these are.
+
+        One that is queued, or was done, once more is not queued again; that one may be.
+        """
+        with self._alone():
+            records = self.records()
+            gone = replaced(records)
+            asked = {r.number for r in records if r.number not in gone and wanted(r)}
+            for trial in self.study.get_trials(deepcopy=False):
+                if trial.number in asked:
+                    self._queue(trial, {**trial.user_attrs, AGAIN: trial.number})
+        return len(asked)
 
     def _queue(self, trial: Trial | FrozenTrial, attributes: Mapping[str, Any]) -> None:
         """Queue a trial's point, with what was found of it but not how it ended."""

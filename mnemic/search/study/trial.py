@@ -22,6 +22,7 @@ from mnemic.search.study import work
 from mnemic.search.study.halving import goes_on
 from mnemic.search.study.isolated import Bounds, Failure, isolated
 from mnemic.search.study.records import (
+    AGAIN,
     COSTLY,
     CRASHED,
     DUPLICATE,
@@ -165,13 +166,15 @@ class _Trial:
     def known_before(self, identity: str) -> None:
         """Raise Ended where the same rule was done before; copy what was found to this trial.
 
-        What crashed once may have been the machine's fault, and is tried again.
+        What crashed once may have been the machine's fault, and is tried again. A trial that is
+        done once more takes no failure for its end.
         """
         others = (r for r in self.search.records() if r.number < self.trial.number)
         alike = [r for r in others if r.identity == identity]
         crashed = [r for r in alike if r.kind == CRASHED]
-        same = next((r for r in alike if self.settled(r)), None)
-        if same is None and len(crashed) > 1:
+        again = AGAIN in self.trial.user_attrs
+        same = next((r for r in alike if self.settled(r, again)), None)
+        if same is None and len(crashed) > 1 and not again:
             why = f"the rule of trials {crashed[0].number} and {crashed[1].number}, which crashed"
             raise Ended(End(DUPLICATE, why))
         if same is None:
@@ -184,9 +187,9 @@ class _Trial:
         raise Ended(End(DUPLICATE, f"the rule of trial {same.number}", same.values))
 
     @staticmethod
-    def settled(other: Record) -> bool:
+    def settled(other: Record, again: bool) -> bool:
         """Return whether a trial came to an end that another of the same rule would come to."""
-        return other.kind in (FINISHED, STOPPED, COSTLY, FAILED)
+        return other.kind in (FINISHED, STOPPED, COSTLY) or (other.kind == FAILED and not again)
 
     def within_budget(self, seen: Mapping[str, Any]) -> None:
         """Raise Ended where a cost is above its bound; the sampler learns by how much."""

@@ -6,13 +6,14 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from typing import NoReturn
 
 from optuna.trial import Trial
 
 from mnemic.errors import EnvironmentFailed
 from mnemic.models.device import OF_SPACE, demand_device
 from mnemic.search.study.patience import told_when_lost
-from mnemic.search.study.records import CRASHED, DUPLICATE, FINISHED
+from mnemic.search.study.records import AGAIN, CRASHED, DUPLICATE, FINISHED
 from mnemic.search.study.search import Search
 from mnemic.search.study.trial import End, do
 
@@ -96,12 +97,17 @@ def _loop(search: Search, done: list[int]) -> str:
         search.tell(line(search, trial, end))
         crashed = [*crashed, trial.number] if end.kind == CRASHED else []
         if len(crashed) == CRASHES:
-            search.try_again(crashed)
-            raise EnvironmentFailed(
-                f"{CRASHES} trials one after another have crashed, the last one: {end.why}; their "
-                f"logs are in {search.folder / 'logs'}; the same command does them again"
-            )
+            _break_off(search, crashed, end.why)
     return "stopped"
+
+
+def _break_off(search: Search, crashed: list[int], why: str) -> NoReturn:
+    """Put back trials that crashed one after another, each once, and raise EnvironmentFailed."""
+    search.try_again(lambda one: one.number in crashed and AGAIN not in one.attributes)
+    raise EnvironmentFailed(
+        f"{len(crashed)} trials one after another have crashed, the last one: {why}; their logs "
+        f"are in {search.folder / 'logs'}; the same command does them again"
+    )
 
 
 def line(search: Search, trial: Trial, end: End) -> str:

@@ -15,13 +15,14 @@ from small_space import SPACE
 from mnemic.dsl.catalogue import find
 from mnemic.errors import EnvironmentFailed, UsageError
 from mnemic.pipeline import derive, read
+from mnemic.search.report.page import _reasons
 from mnemic.search.report.write import write
 from mnemic.search.space.identity import identity
 from mnemic.search.space.space import load_space
 from mnemic.search.study import trial as trial_module
 from mnemic.search.study import work, worker
 from mnemic.search.study.isolated import Failure
-from mnemic.search.study.records import MARK, Record
+from mnemic.search.study.records import MARK, Record, counted
 from mnemic.search.study.samplers import sampler
 from mnemic.search.study.search import Search, open_search
 from mnemic.search.study.trial import End
@@ -218,6 +219,29 @@ def test_a_machine_on_which_every_trial_crashes_uses_up_no_search(
     assert sum(r.counts for r in records) == space.settings.trials
     assert not any(r.kind == "crashed" for r in records[4:])
     assert said[1] == "trial 0 crashed: no compiler"
+
+
+def test_what_failed_is_tried_once_more_where_that_is_asked_for(tmp_path, space_file):
+    """With other limits, say; it counts once, and is not taken for its own failure's duplicate."""
+    text = space_file.read_text().replace("choose: [token, learned]", "choose: [token]")
+    limits = "trials: 2\n  limits: {seconds: 0.01}"
+    space_file.write_text(text.replace("trials: 4", limits))
+    _, records, _ = searched(space_file, tmp_path / "run")
+    failed = [r.number for r in records if r.kind == "failed"]
+    assert len(failed) == counted(records) == 2
+    space_file.write_text(text.replace("trials: 4", "trials: 2"))
+    _, same, _ = searched(space_file, tmp_path / "run")
+    assert same == records, "without that they stay as they are"
+    search = open_search(load_space(space_file), tmp_path / "run", tell=lambda _: None)
+    with closing(search):
+        assert [search.try_again(lambda one: one.kind == "failed") for _ in range(2)] == [2, 0]
+        assert counted(search.records()) == 0
+        work_on(search)
+        found = search.records()
+        assert counted(found) == 2
+        assert [r.attributes["again"] for r in found if "again" in r.attributes] == failed
+        assert {r.kind for r in found[len(records) :]} <= {"finished", "stopped"}
+        assert _reasons(found) == []
 
 
 def test_a_rule_that_crashed_once_is_tried_again_and_no_third_time(
