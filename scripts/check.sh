@@ -13,6 +13,7 @@ if [ "${1:-}" = full ]; then
 fi
 $bin/ruff check .
 $bin/ruff format --check .
+$bin/python -m compileall -q mnemic  # once for all the processes that tests start
 
 told=$(mktemp)
 { $bin/mypy && $bin/lint-imports; } >"$told" 2>&1 &

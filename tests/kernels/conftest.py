@@ -9,7 +9,7 @@ next test starts another.
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,11 @@ import pytest
 
 from mnemic.kernels.worker import COMPILING, INTERPRETING, worker
 
-HERE = Path(__file__).parent
-PATHS = (HERE, HERE.parent, HERE.parent / "codegen")
-sys.path[:0] = map(str, PATHS)
+sys.path.insert(0, str(Path(__file__).parent))
 
-Call = Callable[..., Any]
+from processes import PATHS, Call
+
+sys.path[:0] = map(str, PATHS)
 
 
 def _calls(environment: dict[str, str]) -> Iterator[Call]:

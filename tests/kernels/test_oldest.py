@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from classes import KINDS, representative
-from conftest import PATHS, Call
+from processes import PATHS, Call
 from tiers import first_only
 
 from mnemic import pipeline

@@ -39,6 +39,11 @@ class Expressions:
     def __init__(self, classes: Classes, own: set[str]) -> None:
         self.classes, self.own = classes, own
         self.globals: dict[Name, Value | None] = {}
+        self.methods = {
+            kind: getattr(self, f"_{kind.__name__.lower()}", None)
+            for kind in ast.expr.__subclasses__()
+        }
+        self.methods[ast.Call] = self.call
 
     def call(self, node: ast.Call, frame: Frame) -> Value | None:
         """Return what is known of a call's result."""
@@ -50,10 +55,10 @@ class Expressions:
 
     def value(self, node: ast.expr, frame: Frame) -> Value | None:
         """Return what is known of an expression's value."""
-        if isinstance(node, ast.Call):
-            return self.call(node, frame)
-        method = getattr(self, f"_{type(node).__name__.lower()}", None)
-        return None if method is None else method(node, frame)
+        if node not in frame.known:
+            method = self.methods[type(node)]
+            frame.known[node] = None if method is None else method(node, frame)
+        return frame.known[node]
 
     def truth(self, node: ast.expr, frame: Frame) -> bool | None:
         """Return whether an expression counts as true, where that is known."""

@@ -22,6 +22,8 @@ class Frame:
     module: Module
     names: Mapping[str, Value | None] = field(default_factory=dict)
     depth: int = 0
+    known: dict[ast.expr, Value | None] = field(default_factory=dict, init=False, compare=False)
+    """Values of expressions that were asked for here."""
 
     def with_names(self, names: Mapping[str, Value | None]) -> "Frame":
         """Return the same place with more names."""

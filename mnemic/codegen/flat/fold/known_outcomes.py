@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from mnemic.codegen.flat.fold.attributes import Evaluator
 from mnemic.codegen.flat.fold.facts import Frame
@@ -15,7 +16,7 @@ from mnemic.codegen.flat.fold.harmless import (
 from mnemic.codegen.flat.fold.outcomes import Outcomes
 from mnemic.codegen.flat.fold.values import Fresh, Items, Kind, Value, joined
 from mnemic.codegen.flat.modules import Module, Name
-from mnemic.codegen.flat.nodes import nodes
+from mnemic.codegen.flat.nodes import children, nodes
 
 ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
@@ -120,7 +121,7 @@ class Folding(Outcomes):
                 return self._for(node, frame, once, within)
             case ast.With() | ast.While() | ast.Try():
                 return self._blocks(node, frame, once, within)
-        for inner in ast.iter_child_nodes(node):
+        for inner in children(node):
             if isinstance(inner, ast.expr):
                 self.expressions(inner, frame)
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
@@ -253,7 +254,8 @@ class Folding(Outcomes):
         self.text.edits.append((first, self.text.starts[node.end_lineno], text))
 
 
-def _counts(function: ast.FunctionDef) -> dict[str, int]:
+@lru_cache(maxsize=8192)
+def _counts(function: ast.FunctionDef) -> Mapping[str, int]:
     """Count how often a function binds each name, in all that is written in it."""
     found: dict[str, int] = {}
     for node in nodes(function):

@@ -8,7 +8,7 @@ from mnemic.codegen.flat.fold.facts import Frame
 from mnemic.codegen.flat.fold.harmless import gives_back, harmless
 from mnemic.codegen.flat.fold.values import Constant, Fresh, Items, joined
 from mnemic.codegen.flat.modules import Module
-from mnemic.codegen.flat.nodes import nodes
+from mnemic.codegen.flat.nodes import children, nodes
 
 ATOMS = (
     ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant, ast.List, ast.Dict, ast.Set,
@@ -34,7 +34,7 @@ class Outcomes:
 
     def expressions(self, node: ast.expr, frame: Frame) -> None:
         """Write out the outcomes in an expression; f-strings stay as they are."""
-        if isinstance(node, ast.JoinedStr) or self._number(node, frame):
+        if isinstance(node, ast.Name | ast.Constant | ast.JoinedStr) or self._number(node, frame):
             return
         if self._known_part(node, frame):
             return
@@ -44,7 +44,7 @@ class Outcomes:
         if isinstance(node, ast.Lambda):
             names = {a.arg: None for a in nodes(node.args) if isinstance(a, ast.arg)}
             frame = frame.with_names(names)
-        for inner in ast.iter_child_nodes(node):
+        for inner in children(node):
             if isinstance(inner, ast.expr) and not self._asked_of(inner, node, frame):
                 self.expressions(inner, frame)
             elif isinstance(inner, ast.keyword):
