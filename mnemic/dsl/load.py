@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from mnemic.dsl import combinations, partial, problems
-from mnemic.dsl.catalogue import find
+from mnemic.dsl.catalogue import find, names
 from mnemic.dsl.documents import Layers, from_mapping, place_of
 from mnemic.dsl.extends import climb, is_missing, is_path, merged, stack
 from mnemic.dsl.reading import Document, read_file
@@ -103,10 +103,15 @@ def read(source: Source) -> Document:
     if "\n" in text:
         told = "a spec is a path, a mapping or a name, not the text of a file"
         raise UsageError(f"{told}; yaml.safe_load makes a mapping of it")
-    if not isinstance(source, str) or is_path(text) or _is_file(text):
+    if not isinstance(source, str) or is_path(text) or _is_file(text) or _is_folder(text):
         return read_file(text)
     return read_file(find(text))
 
 
 def _is_file(text: str) -> bool:
     return "\0" not in text and len(text) < 256 and Path(text).is_file()
+
+
+def _is_folder(text: str) -> bool:
+    """Return whether no packaged spec but a compiled folder here is called so."""
+    return text not in names() and _is_file(f"{text}/spec.yaml")

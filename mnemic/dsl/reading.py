@@ -69,6 +69,12 @@ class Document:
         return f"{self.source}:{line}:{column} {path.lstrip('.')}".rstrip()
 
 
+def spec_in(folder: str | Path) -> Path | None:
+    """Return the spec that a compiled folder holds, ``None`` where there is none."""
+    inside = Path(folder) / "spec.yaml"
+    return inside if inside.is_file() else None
+
+
 def read_file(path: str | Path) -> Document:
     """Read a YAML file; its path is the source that messages name.
 
@@ -77,7 +83,9 @@ def read_file(path: str | Path) -> Document:
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise UsageError(f"{path}: not a file")
+            inside = spec_in(path)
+            hint = f"; it is a folder, whose spec is {inside}" if inside else ""
+            raise UsageError(f"{path}: not a file{hint}")
         with open(path, "rb") as file:
             content = file.read(MOST_BYTES + 1)
     except OSError as error:

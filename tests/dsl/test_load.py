@@ -87,6 +87,16 @@ def test_unknown_sources() -> None:
             load(text)
 
 
+def test_a_folder_is_told_where_its_spec_is(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(here)
+    for name in ("mine", "deltanet"):
+        (here / name).mkdir()
+        (here / name / "spec.yaml").write_text("mnemic: 1\nname: other\n")
+    with pytest.raises(UsageError, match=r"^mine: not a file; .* whose spec is mine/spec\.yaml$"):
+        load("mine")
+    assert load("deltanet").name == "deltanet", "the packaged spec goes before a folder"
+
+
 # ---- errors ----
 
 

@@ -180,9 +180,13 @@ def test_files(tmp_path: Path) -> None:
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "compiled").mkdir()
+    spec = tmp_path / "compiled" / "spec.yaml"
+    spec.touch()
     cases: list[tuple[str | Path, str]] = [
         (tmp_path / "missing.yaml", f"{tmp_path}/missing.yaml: No such file or directory"),
         (tmp_path, f"{tmp_path}: not a file"),
+        (spec.parent, f"{spec.parent}: not a file; it is a folder, whose spec is {spec}"),
         (tmp_path / "pipe", f"{tmp_path}/pipe: not a file"),
         ("a\0b", "'a\\x00b': embedded null byte"),
     ]
