@@ -233,6 +233,14 @@ def test_a_loss_without_a_slope_at_a_value_is_told(loss: str, place: str) -> Non
     assert any(f"slope of the loss is no number at {place}," in z for z in warned(rule(loss)))
 
 
+def test_a_loss_is_looked_at_where_its_coefficients_may_be() -> None:
+    """Small ones among them, of a gate in (0, 1), and no other than that which is fixed."""
+    bounded = {"from": "input", "activation": "1 + sigmoid(x)"}
+    for c, told in [("token", True), (bounded, False), (0.7, False)]:
+        made = rule("e**2*abs(v)**(c - 0.6)", coefficients={"c": c})
+        assert any("no number at v = 0," in z for z in warned(made)) is told, c
+
+
 @pytest.mark.parametrize(
     ("loss", "block"),
     [

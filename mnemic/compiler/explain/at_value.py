@@ -4,7 +4,9 @@ from collections.abc import Iterator
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.channels import CHANNELS, at_padding, keep
+from mnemic.compiler.indices import places_of
 from mnemic.compiler.numbers import sampler
+from mnemic.compiler.points import points
 from mnemic.compiler.rule import Rule
 
 PREDICTIONS = (0.3, 0.9, -0.5)
@@ -20,18 +22,18 @@ def warning(rule: Rule) -> str | None:
     signal = rule.error.signal
     free = sorted(signal.free_symbols - {sym.y, sym.v, sym.n}, key=str)
     function = sampler(signal, [sym.y, sym.v, sym.n, *free])
+    places, values = places_of(rule.problem), [*_values(rule)]
+    for point in points([places.get(x, [0.5]) for x in free]):
 
-    def lacks(y: float, v: float) -> bool:
-        return function(y, v, abs(y - v), *[0.7] * len(free)) is None
+        def lacks(y: float, v: float, point: tuple[float, ...] = point) -> bool:
+            return function(y, v, abs(y - v), *point) is None
 
-    values = [*_values(rule)]
-    met = lacks(0.7, 0.7)  # told elsewhere, as a slope where ŷ = v
-    for v in values:
-        shown = f"{v:.3g}".replace("-", "−")
-        if all(lacks(y, v) for y in PREDICTIONS):
-            return _warn_of(f"v = {shown}")
-        if v == 0.0 and lacks(0.0, v) and not met:
-            return _warn_of("ŷ = v = 0")
+        met = lacks(0.7, 0.7)  # told elsewhere, as a slope where ŷ = v
+        for v in values:
+            if all(lacks(y, v) for y in PREDICTIONS):
+                return _warn_of(f"v = {v:.3g}".replace("-", "−"))
+            if v == 0.0 and lacks(0.0, v) and not met:
+                return _warn_of("ŷ = v = 0")
     return None
 
 
