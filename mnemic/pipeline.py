@@ -92,7 +92,7 @@ class Compiled:
         """Make an ``nn.Module`` on ``[B, T, dim]`` around the operator, as the spec's block says.
 
         ``options`` are the layer's, by name: heads, key_dim, value_dim. Raises ``ValueError`` for
-        what is given without its name, or by another one.
+        an option that is positional or unknown.
         """
         return self.module.Layer(dim, *others, **options)
 
@@ -148,10 +148,10 @@ def compile(
     """Compile a spec to a folder that runs: Spec → Problem → Rule → Plans → source.
 
     Without ``out`` the folder lies in the cache, with mnemic's whole support package; the folder
-    ``out`` is fit to publish: flat, and with what this spec needs of that package; without
-    ``tools`` also without its commands verify and tune and its own test. Raises ``InvalidSpec`` for
-    a spec that is none, or that is derived but not compiled yet, and ``UsageError`` for an output
-    folder that is not mnemic's.
+    ``out`` is fit to publish: flat, and with only what this spec needs of that package;
+    ``tools=False`` leaves out its commands verify and tune and its own test. Raises
+    ``InvalidSpec`` for an invalid spec, or one whose rule is derived but not compiled yet, and
+    ``UsageError`` for an output folder that is not mnemic's.
     """
     from mnemic.codegen import cache, package
 

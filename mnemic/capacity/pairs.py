@@ -78,7 +78,7 @@ def held(compiled: Compiled, dim: int = 32, most: int = 256, draws: int = 4) -> 
     """
     rule = compiled.operator
     if getattr(rule, "reader", rule.read) is None:  # slots are read by their two memories
-        raise UsageError(f"{rule.name}: read only as it is written, so that it cannot be asked")
+        raise UsageError(f"{rule.name}: recall needs reads without a write, which this rule lacks")
     counts = tuple(_counts(rule.signature, most))
     rows = [list(_measured(compiled, counts, dim, seed)) for seed in range(draws)]
     table = torch.tensor(rows, dtype=torch.float64).mean(0)

@@ -42,7 +42,7 @@ SpecArguments = Annotated[
     ),
 ]
 DeviceOption = Annotated[
-    str, typer.Option("--device", metavar="NAME", help="Of torch: cpu, cuda, cuda:1, ...")
+    str, typer.Option("--device", metavar="NAME", help="Torch device: cpu, cuda, cuda:1, ...")
 ]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON document, errors too.", show_default=False)

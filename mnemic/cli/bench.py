@@ -22,10 +22,10 @@ Specs = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="SUITE|SPEC|FOLDER",
-        help="What is measured (forms, decode, long, learn, recall; curves, training, decoding), "
-        "then specs (all that compile, or of whole models one of each class, if left out); with "
-        "specs alone forms, with nothing the standard set. Or table, or page, and a folder of "
-        "results.",
+        help="A suite (forms, decode, long, learn, recall; curves, training, decoding), then "
+        "specs (if left out, all that compile; for whole models, one of each class). Specs alone "
+        "run the suite forms, no words the standard set. Or the word table or page, then a folder "
+        "of results.",
         autocompletion=complete_name,
     ),
 ]
@@ -37,12 +37,12 @@ Length = Annotated[
 Steps = Annotated[
     int | None,
     typer.Option(
-        "--steps", min=1, help="Of training (200 for learn, 240 for curves).", show_default=False
+        "--steps", min=1, help="To train for (200 for learn, 240 for curves).", show_default=False
     ),
 ]
 Chunks = Annotated[
     int | None,
-    typer.Option("--chunks", min=5, help="Of recall (16).", show_default=False),
+    typer.Option("--chunks", min=5, help="Chunks for recall (16).", show_default=False),
 ]
 Out = Annotated[
     Path | None,
@@ -82,7 +82,8 @@ def bench(
 
     Whole models of two million parameters beside transformers' Llama of the same size, in processes
     of their own (needs the extra hf): `curves` trains them on bytes, three seeds each; `training`
-    times a pass there and back at 512 to 16384 tokens; `decoding` a token after 1024 to 65536.
+    times a forward and backward pass at 512 to 16384 tokens; `decoding` times one token after
+    1024 to 65536.
 
     `table` prints what --output kept in a folder as a page of Markdown; `page` writes that of whole
     models to the file --output, with pictures in a folder images beside it.

@@ -26,7 +26,7 @@ Text = Annotated[
     typer.Option("--text", metavar="FILE", help="Read this text; otherwise noise.",
                  show_default=False),
 ]  # fmt: skip
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Of keys, values and projections.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of inputs and projections.")]
 
 
 def capacity(

@@ -33,12 +33,12 @@ Derive = Annotated[bool, typer.Option("--derive", help="Print the derived class 
 def check(specs: SpecArguments, as_json: AsJson = False, derive: Derive = False) -> None:
     """Check that specs are valid; print what each one says, and what speaks against it.
 
-    Every error is told at once, in the order of the text, with its place, what was read, what is
-    allowed and the nearest match, and so is a spec from which no rule is derived. A rule that is
-    derived, but that no code is written for, is told of with the reason; compile refuses it.
-    Warnings are no errors: of coefficients outside the stable range, for example. What comes from
-    the derived rule is remembered. Of a folder, every .yaml and .yml below it is checked; many
-    specs are derived by several processes.
+    All errors are reported, in the order of the text, each with its place, what was read, what is
+    allowed and the nearest match; a spec from which no rule is derived is an error, too. A rule
+    that is derived but cannot be compiled is reported with the reason; compile refuses it.
+    Warnings, such as of coefficients outside the stable range, are no errors. What follows from
+    the derived rule is cached. In a folder, every .yaml and .yml below it is checked; several
+    processes derive many specs.
 
     JSON: {"specs": [{"source", "valid", "compiles", "name", "title", "hash", "axes", "refused",
     "warnings"}, ...]};

@@ -21,7 +21,7 @@ Words = Annotated[
     bool, typer.Option("--words", help="In words: what each line says, for a newcomer.")
 ]
 Verify = Annotated[
-    bool, typer.Option("--check", help="Hold it against numerics of the spec as written.")
+    bool, typer.Option("--check", help="Compare the rule with numerics of the spec as written.")
 ]
 
 

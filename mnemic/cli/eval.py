@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A model's folder, with a tokenizer.")]
 Data = Annotated[Path, typer.Option("--data", help="Text: a folder, a file, a table.")]
-Column = Annotated[str, typer.Option("--column", help="Of a table, with the text.")]
+Column = Annotated[str, typer.Option("--column", help="A table's column of text.")]
 Length = Annotated[int, typer.Option(help="Tokens of a window.", min=2)]
 Distances = Annotated[
     list[int] | None,

@@ -12,7 +12,7 @@ from mnemic.cli.output import echo, print_json
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A model's folder.")]
 Verified = Annotated[
     bool,
-    typer.Option("--verify/--no-verify", help="Whether to run them beside PyTorch first."),
+    typer.Option("--verify/--no-verify", help="Whether to compare the graphs with PyTorch first."),
 ]
 Replace = Annotated[bool, typer.Option("--replace", help="Write over graphs that are there.")]
 

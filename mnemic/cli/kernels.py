@@ -36,7 +36,7 @@ Width = Annotated[
 Out = Annotated[
     Path | None,
     typer.Option("-o", "--output", metavar="FILE",
-                 help="Also write it: JSON (.json), or a table that is gone on with (.md)."),
+                 help="Also write the results: JSON (.json), or a table to continue (.md)."),
 ]  # fmt: skip
 Processes = Annotated[int, typer.Option("--processes", min=1, help="Compile so many at a time.")]
 Check = Annotated[

@@ -78,15 +78,15 @@ def leaderboard(
     """Train specs on all tasks of a space at its last rung's budget, and rank them.
 
     Every spec gets the same model, batches, steps and seeds; those whose parameters or state are
-    above the space's bounds are listed apart, and so are those that a task is missing of: a task
-    that by its first steps would take longer than the space's limit is given up at once. The same
-    command goes on where it was broken off.
+    above the space's bounds are listed apart, and so are those that lack a task: a task that by
+    its first steps would take longer than the space's limit is given up at once. The same command
+    continues a run that was interrupted.
 
     With --block every memory is set into the same block, so that the rules alone differ, and each
     spec in its own block is measured beside it, unless with --no-own. --rates chooses each spec's
     learning rate from a few by successive halving. Specs that are not told apart from the best are
-    marked. Of ten specs on, a table says which tasks tell them apart: one that all solve, or none,
-    only thins the mean.
+    marked. From ten specs on, a table says which tasks tell them apart: a task that all specs
+    solve, or none does, only dilutes the mean.
 
     JSON: {"entries": [{"name", "look", "runs", "over", "why", "failed", "rate", "heats",
     "skill"}, ...], "first": [name, ...], "tasks": {name: {"lowest", "low", "middle", "high",
@@ -151,7 +151,7 @@ def _demand_seeds(space: "Space") -> None:
     seeds = space.settings.rungs[-1].seeds
     if seeds < FEWEST:
         raise UsageError(
-            f"--block compares rules, for which {seeds} seed{'s' * (seeds > 1)} say nothing: "
+            f"--block compares rules: read {seeds} seed{'s' * (seeds > 1)} a rule, needed "
             f"at least {FEWEST}; give --seeds {FEWEST}"
         )
 

@@ -39,7 +39,7 @@ From = Annotated[
     ),
 ]
 SizeName = Annotated[
-    str | None, typer.Option("--size", help="Of the papers: 170M, 340M, 760M or 1.3B.")
+    str | None, typer.Option("--size", help="A size from the papers: 170M, 340M, 760M or 1.3B.")
 ]
 Blocks = Annotated[int | None, typer.Option(help="Blocks, in place of the size's.")]
 Dim = Annotated[int | None, typer.Option(help="Channels of the stream.")]
@@ -59,8 +59,10 @@ Init = Annotated[
     float | None,
     typer.Option(help="Standard deviation of initial maps.", show_default="1/sqrt(inputs)"),
 ]
-Seed = Annotated[int, typer.Option(help="Of the initial parameters.")]
-Checked = Annotated[bool, typer.Option("--check/--no-check", help="Whether to check it first.")]
+Seed = Annotated[int, typer.Option(help="Seed of the initial parameters.")]
+Checked = Annotated[
+    bool, typer.Option("--check/--no-check", help="Whether to check the model first.")
+]
 Replace = Annotated[bool, typer.Option("--replace", help="Write over a model that is there.")]
 
 

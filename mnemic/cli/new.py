@@ -21,7 +21,7 @@ Output = Annotated[
     typer.Option("-o", "--output", metavar="FILE", show_default="NAME.yaml", help="The file."),
 ]
 Yes = Annotated[
-    bool, typer.Option("--yes", "-y", help="Ask nothing: what no option tells is as proposed.")
+    bool, typer.Option("--yes", "-y", help="Ask nothing: use defaults for options not given.")
 ]
 
 

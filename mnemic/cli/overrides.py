@@ -35,13 +35,13 @@ Device = Annotated[
     str | None,
     typer.Option(
         "--device", metavar="NAME", show_default="cpu",
-        help="That trains, as torch names it: cuda, cuda:1, ...",
+        help="Torch's name of the device that trains: cuda, cuda:1, ...",
     ),
 ]  # fmt: skip
 CompileSteps = Annotated[
     bool, typer.Option("--compile", help="Train under torch.compile: slow to begin, then faster.")
 ]
-Seeds = Annotated[int | None, typer.Option(help="Of each spec and task.", min=1, max=64)]
+Seeds = Annotated[int | None, typer.Option(help="Seeds of each spec and task.", min=1, max=64)]
 COSTS: Final = {"parameters": "parameters", "state": "state_bytes", "flops": "flops",
                 "training-flops": "training_flops"}  # fmt: skip
 

@@ -33,7 +33,7 @@ Seeds = Annotated[
 ]  # fmt: skip
 Quick = Annotated[
     bool,
-    typer.Option("--quick", help="At the smallest sizes: whether it runs, no verdict to keep."),
+    typer.Option("--quick", help="Test at the smallest sizes that it runs; keep no verdict."),
 ]  # fmt: skip
 Record = Annotated[bool, typer.Option("--record", help="Keep the outcome in the package.")]
 Page = Annotated[bool, typer.Option("--markdown", help="Print the page of all kept outcomes.")]

@@ -37,7 +37,7 @@ Storage = Annotated[
         help="Where trials are kept: postgresql://user@host/database for several machines.",
     ),
 ]  # fmt: skip
-Trials = Annotated[int | None, typer.Option(help="In all, over every worker.", min=1)]
+Trials = Annotated[int | None, typer.Option(help="Trials in all, over every worker.", min=1)]
 Sampler = Annotated[str | None, typer.Option(help="tpe, gp, nsga2, nsga3, random or grid.")]
 Jobs = Annotated[int, typer.Option(help="Trials, or specs to confirm, at a time.", min=1)]
 Report = Annotated[bool, typer.Option("--report", help="Only write the report and best/ anew.")]
@@ -47,14 +47,14 @@ Confirm = Annotated[
 ]
 Heartbeat = Annotated[int, typer.Option(help="Seconds between a worker's signs of life.", min=1)]
 Grace = Annotated[
-    int, typer.Option(help="Seconds without one, after which its trial is retried.", min=2)
+    int, typer.Option(help="Seconds without a sign of life until its trial is retried.", min=2)
 ]
 Launch = Annotated[
     str | None, typer.Option("--launch", metavar="CLUSTER", help="slurm, or local to try it.")
 ]
 Workers = Annotated[int, typer.Option(help="Jobs to submit to the cluster.", min=1)]
-Hours = Annotated[float, typer.Option(help="Of wall time for each job.", min=0.02)]
-Partition = Annotated[str | None, typer.Option(help="Of the cluster.")]
+Hours = Annotated[float, typer.Option(help="Hours of wall time for each job.", min=0.02)]
+Partition = Annotated[str | None, typer.Option(help="The cluster's partition for the jobs.")]
 
 
 def search(

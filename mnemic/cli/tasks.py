@@ -30,13 +30,13 @@ Name = Annotated[
     ),
 ]
 Rung = Annotated[
-    str | None, typer.Option("--rung", help="Of the example; the easiest if left out.")
+    str | None, typer.Option("--rung", help="Rung of the example; the easiest if left out.")
 ]
 TaskOptions = Annotated[
     list[str] | None,
     typer.Option("--task-option", metavar="NAME=VALUE", help="An option of the task; repeatable."),
 ]
-Seed = Annotated[int, typer.Option(help="Of the example.", min=0)]
+Seed = Annotated[int, typer.Option(help="Seed of the example.", min=0)]
 
 
 def tasks(

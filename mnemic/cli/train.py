@@ -48,7 +48,7 @@ TaskName = Annotated[
 Data = Annotated[
     Path | None,
     typer.Option(
-        "--data", help="In place of a task, text: a folder, a file, a table.", metavar="PATH"
+        "--data", help="Text to train on, not a task: a folder, a file, a table.", metavar="PATH"
     ),
 ]
 Steps = Annotated[int | None, typer.Option(help="Batches to learn from.", show_default="1000")]
@@ -89,7 +89,7 @@ Threads = Annotated[int, typer.Option(help="Threads of torch.")]
 Device = Annotated[
     str,
     typer.Option(
-        "--device", metavar="NAME", help="Of torch: cpu, cuda, cuda:1, ... Text is trained on "
+        "--device", metavar="NAME", help="Torch device: cpu, cuda, cuda:1, ... Text is trained on "
         "whatever device torch finds.", rich_help_panel=OF_TASKS,
     ),
 ]  # fmt: skip
@@ -115,7 +115,7 @@ HeldOut = Annotated[
     ),
 ]  # fmt: skip
 Column = Annotated[
-    str, typer.Option("--column", help="Of a table, with the text.", rich_help_panel=OF_TEXT)
+    str, typer.Option("--column", help="A table's column of text.", rich_help_panel=OF_TEXT)
 ]
 TokenizerName = Annotated[
     str,
@@ -172,7 +172,7 @@ Shard = Annotated[
 SequenceParallel = Annotated[
     int,
     typer.Option(
-        "--sequence-parallel", help="Of torchrun's processes, how many share each row.",
+        "--sequence-parallel", help="How many of torchrun's processes share each row.",
         rich_help_panel=OF_TEXT,
     ),
 ]  # fmt: skip
@@ -220,7 +220,7 @@ def train(
 
     Options of the task that are given override those of the rung. The run's folder gets
     checkpoint.pt, curve.csv, curve.png and result.json; Ctrl-C and SIGTERM save first, and --resume
-    goes on from there bit by bit.
+    goes on from there, bit for bit as an unbroken run.
 
     With --data the text is a folder of files, a file, or a table (parquet, JSON lines), documents
     are packed into rows and states reset between them, and a twentieth is held out. The run's
@@ -233,7 +233,7 @@ def train(
     if resume and replace:
         raise UsageError("--resume and --replace exclude one another")
     if (task is None) == (data is None):
-        raise UsageError("one of --task and --data is needed")
+        raise UsageError("give exactly one of --task and --data")
     _check_panels(context, OF_TASKS if task is None else OF_TEXT)
     existing: Existing = "resume" if resume else "replace" if replace else "refuse"
     if data is not None:

@@ -71,12 +71,14 @@ def _loaded(
     from mnemic.hf.folder import load
 
     if size or any(shape.values()):
-        raise UsageError(f"{place}: a model has its shape; leave out --size, --dim, --layers, ...")
+        raise UsageError(
+            f"{place}: a saved model keeps its shape; leave out --size, --dim, --layers, ..."
+        )
     model = load(place)
     if (needed := len(tokens)) > (known := model.config.vocab_size):
         raise UsageError(
-            f"{place}: has {known:,} tokens, the tokenizer {needed:,}: tell --tokenizer one that "
-            f"has no more, or make the model with --vocabulary {needed}"
+            f"{place}: the model has {known:,} tokens, the tokenizer {needed:,}: give --tokenizer "
+            f"one with no more, or make the model with --vocabulary {needed}"
         )
     for config in (model.config, model.generation_config):
         ends = config.eos_token_id

@@ -89,8 +89,8 @@ def _growing(spec: Spec) -> str:
     if not any(told.startswith("Outside the stable range") for told in warned(spec)):
         return ""
     return (
-        f"{spec.name} may leave its stable range, where rounding grows from token to token "
-        "and right forms part; `mnemic check` says what keeps it inside. Mend that first"
+        f"{spec.name} may leave its stable range, where rounding errors grow from token to token "
+        "and correct forms disagree; `mnemic check` says what keeps it inside. Fix that first"
     )
 
 

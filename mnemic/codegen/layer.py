@@ -248,7 +248,8 @@ def _reached(rule: Rule, scalar: Scalar, activation: Any, start: float) -> float
     if found is None:
         where = f"{rule.name} {scalar.place}.init"
         told = scalar.declared.activation or start_of(scalar.name)[0]
-        raise InvalidSpec((Issue(f"is no value of the activation {told}", where, f"{start:g}"),))
+        reason = f"is not a value that the activation {told} can take"
+        raise InvalidSpec((Issue(reason, where, f"{start:g}"),))
     return found
 
 

@@ -124,7 +124,7 @@ def _nests(rule: Rule) -> bool:
 REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
     (
         "retention.decay",
-        "a decay by channel of a memory of layers, of which one alone has those channels,",
+        "a decay by channel on a memory of several layers, only one of which has these channels,",
         lambda r: (
             isinstance(r, Layers)
             and len(r.network.matrices) > 1
@@ -133,7 +133,7 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
     ),
     (
         "optimizer.momentum",
-        "momentum by channel of a memory of layers, of which one alone has those channels,",
+        "momentum by channel on a memory of several layers, only one of which has these channels,",
         lambda r: (
             len(r.network.matrices) > 1 and r.momentum is not None and _by_channel(r, r.momentum)
         ),
@@ -145,7 +145,7 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
     ),
     (
         "retention.normalize",
-        "norms of a memory that starts at zero, or behind a link,",
+        "normalising a memory that starts at zero, or one behind a link,",
         lambda r: (
             r.applied.normalize != "none"
             and (len(r.network.matrices) < 2 or not r.retained.link.identity)
@@ -163,7 +163,7 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
     ),
     (
         "keys",
-        "erase and write keys apart, of a memory behind an interval or O,",
+        "different erase and write keys, for a memory behind an interval or O,",
         lambda r: isinstance(r, Layers) and r.split and r.momentum_on != "write",
     ),
     (
@@ -178,7 +178,7 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
     ),
     (
         "readout.memory",
-        "a read-out before the pair of a solution over all pairs",
+        "a read-out before the token's own pair, with a method that solves over all pairs,",
         lambda r: _spec(r).readout.memory == "before" and isinstance(r, Moments),
     ),
     (

@@ -299,9 +299,9 @@ def _gamma(problem: Problem) -> str | None:
         return None
     if gamma.argument is None and problem.even_weight is None:
         raise steps.Refused(
-            "a token's weight stays with it in the window, and of an expression of coefficients "
-            "or of t no past value is kept: give weights.gamma from the input, as a number or as "
-            "an expression of h, or write weights: {kind: window} for the weight of each step"
+            "a token's weight stays with it in the window, and past values of an expression of "
+            "coefficients or of t are not kept: give weights.gamma from the input, as a number or "
+            "as an expression of h, or write weights: {kind: window} for the weight of each step"
         )
     return word if gamma.argument is not None else None
 

@@ -83,8 +83,8 @@ def _check_rows(problem: Problem, gain: Any) -> None:
     spec = problem.spec
     if isinstance(spec.window, int) and spec.window > 1:
         raise Refused(
-            "a window writes a key several times, so that a row has several weights for one key, "
-            "and what their sum is to be is open: use a window of 1, or normalise: none",
+            "a window writes a key several times, so a row has several weights for one key, and "
+            "how to sum them is undefined: use a window of 1, or normalise: none",
             place="window",
         )
     rate = problem.scalar("eta")
@@ -97,8 +97,8 @@ def _check_rows(problem: Problem, gain: Any) -> None:
         )
     if getattr(spec.optimizer.momentum, "on", "gradient") == "write":
         raise Refused(
-            "momentum on the write gives a key two coefficients, and which of them a row's sum has "
-            "is open: use momentum on the gradient, or normalise: none",
+            "momentum on the write gives a key two coefficients, and which of them counts in a "
+            "row's sum is undefined: use momentum on the gradient, or normalise: none",
             place="optimizer.momentum.on",
         )
     if gain != 1:

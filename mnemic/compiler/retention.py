@@ -477,9 +477,9 @@ def _domain(looked: _Generator, *, nonnegative: bool) -> tuple[Any, Any]:
         ):
             return low, high
     raise Refused(
-        "the generator {} is real and strictly convex on none of the domains that are "
-        "looked at, or beyond their ends too: the real line, (0, ∞), (−1, 1) and (0, 1). Shift or "
-        "scale w so that its own is one of them",
+        "the domain on which the generator {} is real and strictly convex is none of those "
+        "supported: the real line, (0, ∞), (−1, 1) and (0, 1). Shift or scale w so that it "
+        "becomes one of them",
         looked.generator,
     )
 

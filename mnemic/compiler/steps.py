@@ -105,8 +105,8 @@ def _check_limit(held: Held) -> None:
     """Refuse δ → ∞ beside a global term, which would grow with it and leave nothing of W′."""
     if held.past != 1:
         raise Refused(
-            "an infinite rate beside a global term makes both endless, and nothing of the last "
-            "memory is left: give a finite rate, or write the forgetting as retention.decay"
+            "an infinite rate beside a global term makes that term infinite too, which erases "
+            "the last memory: give a finite rate, or write the forgetting as retention.decay"
         )
 
 
@@ -203,8 +203,8 @@ def _rooted(error: ErrorSignal, rate: Any, held: Held) -> ErrorSignal:
     if gain is not None:
         if held.past != 1:
             raise Refused(
-                "an implicit step of a loss of ‖ŷ − v‖ beside a global term depends on what that "
-                "leaves of ŷ, and no longer on ‖ŷ − v‖ alone: use gd, or a loss by coordinate"
+                "an implicit step of a loss of ‖ŷ − v‖ beside a global term depends on how the "
+                "term shrinks ŷ, and no longer on ‖ŷ − v‖ alone: use gd, or a loss by coordinate"
             )
         shrunk = new_error(_odd(gain * sym.n), PLACE, sym.n, size, steepest=steepest) / sym.n
         radial = sp.diff(shrunk, sym.n) / sym.n

@@ -34,7 +34,7 @@ def read_completion(body: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise UsageError(f"the body is no JSON: {error}") from None
     except RecursionError:
-        raise UsageError("the body: lists in lists, too many to be read") from None
+        raise UsageError("the body: nested too deeply to be read") from None
     if not isinstance(told, dict):
         raise UsageError("the body: a JSON object is needed")
     for name in sorted(set(told) - {*TAKEN, "user"}):
@@ -42,7 +42,7 @@ def read_completion(body: bytes) -> dict[str, Any]:
             issue = Issue("the body", name, name, tuple(TAKEN), nearest(name, TAKEN))
             raise UsageError(format_issue(issue))
         if told[name] is not None and told[name] != NEUTRAL[name]:
-            raise UsageError(f"{name}: read {told[name]!r}: it is not served")
+            raise UsageError(f"{name}: read {told[name]!r}: this value is not supported")
     if not isinstance(told.get("stream"), bool | None):
         raise UsageError(f"stream: read {told['stream']!r}, true or false is needed")
     stop = told.get("stop")

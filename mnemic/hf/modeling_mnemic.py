@@ -168,14 +168,14 @@ class MnemicModel(MnemicPreTrainedModel):
         if others.get("output_attentions"):
             raise ValueError("output_attentions: memory layers have no weights of attention")
         if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("one of input_ids and inputs_embeds is needed")
+            raise ValueError("give exactly one of input_ids and inputs_embeds")
         x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         mask = padding(attention_mask, x)
         if cu_seqlens is None:
             cu_seqlens = documents(position_ids, mask, x)
         cache = self._cache(_either(cache, past_key_values), use_cache, cu_seqlens)
         if cu_seqlens is not None and mask is not None:
-            raise ValueError("documents packed into rows: no padding beside them")
+            raise ValueError("packed documents cannot be combined with padding (attention_mask)")
         told = (
             self.config.output_hidden_states
             if output_hidden_states is None
@@ -208,11 +208,11 @@ class MnemicModel(MnemicPreTrainedModel):
             wanted = self.config.use_cache and not self.training
         if self.gradient_checkpointing and self.training and torch.is_grad_enabled():
             if given is not None:  # the second pass, on the way back, would move it on once more
-                raise ValueError("gradient checkpointing in training: no cache beside it")
+                raise ValueError("gradient checkpointing in training takes no cache: leave it out")
             wanted = False
         if cu_seqlens is not None:
             if given is not None:
-                raise ValueError("documents packed into rows begin afresh: no cache")
+                raise ValueError("packed documents begin afresh and take no cache: leave it out")
             return None
         if given is None and not wanted:
             return None

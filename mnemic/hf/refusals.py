@@ -20,7 +20,7 @@ ARCHIVE: Final = ("inline_container", "PytorchStreamWriter", "PytorchStreamReade
 REFUSED: Final = re.compile(r"([^:]+) \(os error \d+\)")
 """What the system said, as safetensors writes it."""
 
-CUT: Final = "a checkpoint that cannot be read: a file of it is cut"
+CUT: Final = "the checkpoint cannot be read: one of its files is truncated"
 
 
 @contextmanager
@@ -35,8 +35,8 @@ def one_line_of(place: Path) -> Iterator[None]:
         yield
     except pickle.UnpicklingError as error:
         raise UsageError(
-            f"{place}: a file there is no checkpoint of tensors and plain data alone, and nothing "
-            "else is read; remove the folder of the last checkpoint to go on from the one before"
+            f"{place}: a file there is not a checkpoint of tensors and plain data alone, and is "
+            "not loaded; remove the folder of the last checkpoint to go on from the one before"
         ) from error
     except SafetensorError as error:
         told = str(error)
@@ -54,5 +54,5 @@ def one_line_of(place: Path) -> Iterator[None]:
         if "Reader" in told:
             raise UsageError(f"{place}: {CUT}") from error
         raise EnvironmentFailed(
-            f"cannot write {place}: a checkpoint could not be ended; is the disk full?"
+            f"cannot write {place}: a checkpoint could not be completed; is the disk full?"
         ) from error

@@ -1,4 +1,4 @@
-"""Training: AdamW on a stream of batches, with checkpoints that resume bit by bit."""
+"""Training: AdamW on a stream of batches, with checkpoints that resume bit for bit."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def train(
     The loss is the mean cross-entropy of the scored positions. Every ``eval_every`` steps the
     model is scored on the same held-out sequences and saved; where the task has levels, a level
     that is mastered gives way to the next. A resumed run continues where the last checkpoint was
-    written: bit by bit, but for rounding where its device, ``threads`` or ``compiled`` is another;
+    written: bit for bit, but for rounding where its device, ``threads`` or ``compiled`` is another;
     changed ``steps`` change the schedule's rest. A task's decoder is
     made the model's, unless it has one already.
 
@@ -78,7 +78,8 @@ def train(
     """
     if task.vocabulary != model.options.vocabulary:
         raise UsageError(
-            f"the model has {model.options.vocabulary} tokens, task {task.name!r} {task.vocabulary}"
+            f"the model has a vocabulary of {model.options.vocabulary}, task {task.name!r} one of "
+            f"{task.vocabulary}: they must be equal"
         )
     demand_device(options.device)
     _prepare(run_dir, existing)

@@ -41,8 +41,8 @@ def test_a_model_as_drawn_learns_the_end_of_its_tokenizers_documents(mnemic, tmp
     assert mnemic(*made, "--vocabulary", "256", "-o", "few").code == 0
     few = mnemic("train", "few", "--data", "books", "--steps", "1", "--length", "16")
     assert few.err == (
-        "mnemic: few: has 256 tokens, the tokenizer 257: tell --tokenizer one that has no more, "
-        "or make the model with --vocabulary 257\n"
+        "mnemic: few: the model has 256 tokens, the tokenizer 257: give --tokenizer one with no "
+        "more, or make the model with --vocabulary 257\n"
     )
     assert mnemic(*made, "--vocabulary", "257", "-o", "m").code == 0
     told = ("train", "m", "--data", "books", "--steps", "1", "--length", "16", "--run", "r")
@@ -70,8 +70,11 @@ def test_a_run_goes_on_and_a_tokenizer_is_trained(mnemic, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("deltanet",), "one of --task and --data is needed"),
-        (("deltanet", "--data", "books", "--task", "mqar"), "one of --task and --data is needed"),
+        (("deltanet",), "give exactly one of --task and --data"),
+        (
+            ("deltanet", "--data", "books", "--task", "mqar"),
+            "give exactly one of --task and --data",
+        ),
         (("deltanet", "--data", "nowhere"), "--data: nowhere: no such file or folder"),
         (("deltanet", "--data", "books", "--precision", "half"), "precision: read 'half', allowed"),
         (("deltanet", "--data", "books", "--length", "9999"), "at least --length 9999 are needed"),

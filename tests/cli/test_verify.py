@@ -21,4 +21,4 @@ def test_a_failure_of_a_rule_that_may_grow_is_explained(mnemic, monkeypatch, spe
     path.write_text(json.dumps(spec))
     done = mnemic("verify", str(path) if isinstance(spec, dict) else spec)
     assert done.code == 4
-    assert ("may leave its stable range, where rounding grows" in done.err) is told
+    assert ("may leave its stable range, where rounding errors grow" in done.err) is told

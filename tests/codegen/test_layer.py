@@ -247,11 +247,11 @@ def test_coefficients_start_where_they_are_told() -> None:
     ends = torch.stack([alpha.min(), alpha.max()])
     assert ends.allclose(torch.tensor([0.97, 0.99], dtype=torch.float64), atol=1e-6)
     spec["retention"] = {"decay": {**coefficient, "activation": "sigmoid(x)/2", "init": 0.9}}
-    told = r"retention.decay.init: is no value of the activation sigmoid\(x\)/2: read '0.9'"
+    told = r"decay.init: is not a value that the activation sigmoid\(x\)/2 can take: read '0.9'"
     with pytest.raises(InvalidSpec, match=told):
         compile_spec(spec)
     own = {**spec, "retention": {}, "bias": {"expr": "a*e**2"}}
-    told = r"coefficients.a.init: is no value of the activation sigmoid: read '2'"
+    told = r"coefficients.a.init: is not a value that the activation sigmoid can take: read '2'"
     with pytest.raises(InvalidSpec, match=told):
         compile_spec({**own, "coefficients": {"a": {"from": "input", "init": 2}}})
 

@@ -304,7 +304,7 @@ def test_other_rules_are_refused_with_the_reason(name: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("readout", "words"),
     [
-        ({"normalizer": "sum"}, "a normaliser is that of one memory"),
+        ({"normalizer": "sum"}, "a normaliser covers one memory"),
         ({"memory": "before"}, "the newest level is the token's own write"),
         ({"levels": {"from": "input", "per": "key"}}, "cannot have one value per key"),
         ({"bonus": "levels"}, "levels has one number for each level"),

@@ -108,7 +108,7 @@ def test_misspelt_arguments_are_told_with_the_nearest() -> None:
          "gated-deltanet: unknown argument: read 'chunk_sise', allowed: q, k, v, eta, "
          "log_alpha, form, initial_state, output_final_state, params, cu_seqlens, mask, "
          "chunk_size, states_at, state_dtype; did you mean 'chunk_size'?"),
-        (lambda: rule.layer(16, 2), "gated-deltanet: layer: read 2 arguments by their places, "
+        (lambda: rule.layer(16, 2), "gated-deltanet: layer: read 2 positional arguments, "
          "allowed: dim; by name: heads=, key_dim=, value_dim="),
         (lambda: rule.layer(16)(torch.zeros(1, 2, 16), initial_state={}), "gated-deltanet: "
          "layer.forward: read 'initial_state', allowed: x, state, output_state, mask, "
@@ -148,21 +148,21 @@ def test_arguments_by_place_that_go_by_name_are_told() -> None:
     _, final = rule(q, q, q, eta=q[..., 0], log_alpha=q[..., 0], output_final_state=True)
     mixed = mnemic.compile("titans-mac").layer(16, heads=1)
     calls: list[tuple[Callable[[], Any], str]] = [
-        (lambda: layer(x, state), "gated-deltanet: layer.forward: read 2 arguments by their "
-         "places, allowed: x; by name: state=, output_state=, mask=, cu_seqlens=, form=, "
+        (lambda: layer(x, state), "gated-deltanet: layer.forward: read 2 positional "
+         "arguments, allowed: x; by name: state=, output_state=, mask=, cu_seqlens=, form=, "
          "states_at=, state_dtype=; did you mean state=?"),
-        (lambda: mixed(x, {}), "titans-mac: layer.forward: read 2 arguments by their places, "
+        (lambda: mixed(x, {}), "titans-mac: layer.forward: read 2 positional arguments, "
          "allowed: x; by name: state=, output_state=, mask=, cu_seqlens=, form=, states_at=, "
          "state_dtype=; did you mean state=?"),
-        (lambda: layer.step(x[:, 0], state, "auto"), "gated-deltanet: layer.step: read 3 arguments "
-         "by their places, allowed: x_t, state; by name: form=, state_dtype="),
-        (lambda: rule(q, q, q, final), "gated-deltanet: rule: read 4 arguments by their places, "
+        (lambda: layer.step(x[:, 0], state, "auto"), "gated-deltanet: layer.step: read 3 "
+         "positional arguments, allowed: x_t, state; by name: form=, state_dtype="),
+        (lambda: rule(q, q, q, final), "gated-deltanet: rule: read 4 positional arguments, "
          "allowed: q, k, v; by name: eta=, log_alpha=, form=, initial_state=, "
          "output_final_state=, params=, cu_seqlens=, mask=, chunk_size=, states_at=, "
          "state_dtype=; did you mean initial_state=?"),
     ]  # fmt: skip
     for call, told in calls:
-        with pytest.raises(ValueError, match="by their places") as caught:
+        with pytest.raises(ValueError, match="positional") as caught:
             call()
         assert str(caught.value) == told
 
@@ -172,7 +172,7 @@ def test_a_rule_tells_what_its_methods_take_by_place(name: str) -> None:
     """Too many arguments and too few were once bare TypeErrors of Python's."""
     rule = mnemic.compile(name).operator
     q = torch.zeros(1, 2, 1, 4)
-    many = "read 4 arguments by their places, allowed: q, k, v; by name: log_alpha=, "
+    many = "read 4 positional arguments, allowed: q, k, v; by name: log_alpha=, "
     calls: list[tuple[Callable[[], Any], str]] = [
         (lambda: rule(q, q, q, {}), f"{name}: rule: {many}form=, initial_state=, "
          "output_final_state=, params=, cu_seqlens=, mask=, chunk_size=, states_at=, "
@@ -181,10 +181,10 @@ def test_a_rule_tells_what_its_methods_take_by_place(name: str) -> None:
         (lambda: rule(q, log_alpha=q), f"{name}: rule: missing: k, v; allowed: q, k, v, log_alpha"),
         (lambda: rule.begin(k=q), f"{name}: rule.begin: missing: q, v; allowed: q, k, v, "
          "log_alpha"),
-        (lambda: rule(q, q, q, k=q, log_alpha=q), f"{name}: rule: k: read by its place and by "
+        (lambda: rule(q, q, q, k=q, log_alpha=q), f"{name}: rule: k: given by position and by "
          "name"),
         (lambda: rule.read(q), f"{name}: rule.read: missing: state; allowed: q, state"),
-        (lambda: rule.read(q, {}, (1, 4)), f"{name}: rule.read: read 3 arguments by their places, "
+        (lambda: rule.read(q, {}, (1, 4)), f"{name}: rule.read: read 3 positional arguments, "
          "allowed: q, state; by name: params=, sizes="),
     ]  # fmt: skip
     for call, told in calls:
@@ -242,7 +242,7 @@ def test_a_layer_refuses_a_state_that_is_not_whole() -> None:
     """What lacks in it would start anew without a word: here what the convolution saw."""
     layer, x = mnemic.compile("gated-deltanet").layer(16, heads=2), torch.randn(1, 3, 16)
     _, state = layer(x, output_state=True)
-    whole = "; an earlier call of this layer gave all"
+    whole = "; give all that an earlier call returned"
     with pytest.raises(ValueError, match=f"state: read W; missing: convolution{whole}"):
         layer(x, state={"W": state["W"]})
     with pytest.raises(ValueError, match=f"state: read convolution; missing: W{whole}"):

@@ -1044,9 +1044,9 @@ def test_every_rule_says_what_it_is_and_has_a_case(rule: Rule) -> None:
         ),
         (
             {"bias": {"expr": "n + abs(e)"}},
-            "bias.expr: n, the norm of all coordinates, may stand beside e of one coordinate in"
-            " conditions only: read 'n + abs(e)' (write a radial loss in n alone, or a sum over"
-            " coordinates in e, y and v)",
+            "bias.expr: n, the norm of all coordinates, is combined with e, of a single coordinate,"
+            " which is allowed in conditions only: read 'n + abs(e)' (write a radial"
+            " loss in n alone, or a sum over coordinates in e, y and v)",
         ),
         (
             {"block": {"hybrid": "gate", "segment": 16}},

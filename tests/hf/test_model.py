@@ -67,10 +67,14 @@ def test_documents_are_told_by_positions_or_by_their_ends(model: MnemicForCausal
 
 def test_documents_go_neither_with_padding_nor_with_a_cache(model: MnemicForCausalLM) -> None:
     ends, mask = torch.tensor([0, 4, 9]), torch.tensor([[0, 1, 1, 1, 1, 1, 1, 1, 1]])
-    with pytest.raises(ValueError, match=r"^documents packed into rows: no padding beside them$"):
+    with pytest.raises(
+        ValueError, match=r"^packed documents cannot be combined with padding \(attention_mask\)$"
+    ):
         model(tokens(1), cu_seqlens=ends, attention_mask=mask)
     cache = model(tokens(1), use_cache=True).cache
-    with pytest.raises(ValueError, match=r"^documents packed into rows begin afresh: no cache$"):
+    with pytest.raises(
+        ValueError, match=r"^packed documents begin afresh and take no cache: leave it out$"
+    ):
         model(tokens(1), cu_seqlens=ends, cache=cache)
 
 
@@ -89,7 +93,7 @@ def test_streams_embeddings_and_tuples(model: MnemicForCausalLM) -> None:
     embedded = model.get_input_embeddings()(tokens())
     torch.testing.assert_close(model(inputs_embeds=embedded).logits, found.logits)
     torch.testing.assert_close(model(tokens(), return_dict=False)[0], found.logits)
-    with pytest.raises(ValueError, match=r"^one of input_ids and inputs_embeds is needed$"):
+    with pytest.raises(ValueError, match=r"^give exactly one of input_ids and inputs_embeds$"):
         model()
     with pytest.raises(ValueError, match=r"^attention_mask: read shape \[2, 4\], expected \[B, 9"):
         model(tokens(), attention_mask=torch.ones(2, 4))

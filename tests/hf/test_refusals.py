@@ -68,7 +68,7 @@ def test_code_in_a_runs_checkpoint_is_not_run(run: Path, tmp_path: Path, name: s
     plant(last / name, tmp_path / "sign", archive=archive)
     with pytest.raises(UsageError) as caught:
         ran(run, Silent(), "resume")
-    assert str(caught.value).startswith(f"{run}: a file there is no checkpoint of tensors and")
+    assert str(caught.value).startswith(f"{run}: a file there is not a checkpoint of tensors and")
     assert not (tmp_path / "sign").exists()
 
 

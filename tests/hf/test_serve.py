@@ -214,10 +214,13 @@ def test_a_stop_ends_the_text_before_it(address: str) -> None:
         ({"prompt": "a", "max_tokens": 0}, "read 0, a whole number from 1 to 1048576 is needed"),
         ({"prompt": "a", "temperature": "hot"}, "temperature: read 'hot'"),
         ({"prompt": "a", "max_token": 3}, "did you mean 'max_tokens'"),
-        ({"prompt": "a", "n": 2}, "n: read 2: it is not served"),
-        ({"prompt": "a", "echo": True}, "echo: read True: it is not served"),
-        ({"prompt": "a", "logprobs": 1}, "logprobs: read 1: it is not served"),
-        ({"prompt": "a", "presence_penalty": 0.5}, "presence_penalty: read 0.5: it is not served"),
+        ({"prompt": "a", "n": 2}, "n: read 2: this value is not supported"),
+        ({"prompt": "a", "echo": True}, "echo: read True: this value is not supported"),
+        ({"prompt": "a", "logprobs": 1}, "logprobs: read 1: this value is not supported"),
+        (
+            {"prompt": "a", "presence_penalty": 0.5},
+            "presence_penalty: read 0.5: this value is not supported",
+        ),
         ({"prompt": "a", "stream": "no"}, "stream: read 'no', true or false is needed"),
         ({"prompt": "a", "stop": [1]}, "stop: read"),
     ],
@@ -242,7 +245,7 @@ def test_every_refusal_is_an_answer_in_json(address: str) -> None:
     model = refused(address, json.dumps({"prompt": "a", "model": "gpt-4"}).encode())
     assert model == (404, "model: read 'gpt-4', allowed: tiny")
     deep = refused(address, b"[" * 100_000)
-    assert deep == (400, "the body: lists in lists, too many to be read")
+    assert deep == (400, "the body: nested too deeply to be read")
     assert refused(address, b" " * (LARGEST + 1))[0] == 413
     assert refused(address, b"{}", method="PUT") == (501, "Unsupported method ('PUT')")
     place = refused(address, b"{}", "chat/completions")

@@ -289,7 +289,7 @@ def test_a_state_that_grows_does_not_stay_in_place() -> None:
     layer = pipeline.compile("softmax-attention").layer(16)
     x = torch.randn(1, 2, 16)
     _, state = layer(x[:, :1], output_state=True)
-    with pytest.raises(ValueError, match="it cannot stay in place"):
+    with pytest.raises(ValueError, match="it cannot be updated in place"):
         layer.advance(x[:, 1], state)
 
 

@@ -310,6 +310,8 @@ def test_wrong_options_are_named() -> None:
 
 
 def test_another_vocabulary_is_refused(model: LanguageModel, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="the model has 16 tokens, task 'mqar' 8192"):
+    with pytest.raises(
+        UsageError, match="the model has a vocabulary of 16, task 'mqar' one of 8192"
+    ):
         train(model, Mqar(), OPTIONS, tmp_path)
     assert not list(tmp_path.iterdir())

@@ -205,7 +205,7 @@ def test_places_that_hold_nothing_are_refused(tmp_path):
     with pytest.raises(UsageError, match="neither the folder of a leaderboard"):
         measured_in(str(tmp_path))
     (tmp_path / "leaderboard.json").write_text("[1]")
-    with pytest.raises(UsageError, match="no file of results of mnemic leaderboard"):
+    with pytest.raises(UsageError, match="not a results file of mnemic leaderboard"):
         measured_in(str(tmp_path))
     board(tmp_path / "leaderboard.json", ("gla",))
     with pytest.raises(UsageError, match="nothing there was measured on every task"):
@@ -290,7 +290,7 @@ def test_what_was_measured_under_other_settings_is_no_point(tmp_path):
 def test_settings_that_cannot_be_read_are_told(tmp_path, text):
     board(tmp_path / "leaderboard.json", ("deltanet",))
     (tmp_path / "spaces.json").write_text(text)
-    with pytest.raises(UsageError, match=r"spaces\.json: no settings of mnemic leaderboard"):
+    with pytest.raises(UsageError, match=r"spaces\.json: not settings of mnemic leaderboard"):
         measured_in(str(tmp_path))
 
 

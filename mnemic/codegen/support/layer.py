@@ -142,7 +142,7 @@ class MemoryLayer(SequenceLayer):
         needed += ["convolution"] * bool(self.block.convolution) + ["tokens"] * self.block.rotary
         if missing := [name for name in needed if name not in state]:
             shown = f"read {', '.join(state)}; missing: {', '.join(missing)}"
-            raise fail(self.signature, f"state: {shown}; an earlier call of this layer gave all")
+            raise fail(self.signature, f"state: {shown}; give all that an earlier call returned")
 
     def rows(
         self, x: Tensor, state: Mapping[str, Tensor], lengths: Tensor | None, form: str
@@ -215,7 +215,7 @@ class MemoryLayer(SequenceLayer):
         return {**vectors, **self.coefficients(x)}
 
     def begin(self, x: Tensor) -> States:
-        """Return the rule's state before a document's first token, which x [B, 1, dim] is."""
+        """Return the rule's state before a document's first token, x [B, 1, dim]."""
         begun: States = self.rule.begin(**self.arguments(x), params=self.params())
         return begun
 

@@ -211,7 +211,7 @@ class Operator:
         self, q: Tensor, k: Tensor, v: Tensor, *, params: Mapping[str, Tensor] | None = None,
         **coefficients: Tensor,
     ) -> States:  # fmt: skip
-        """Return the state before a document's first token, of which the arguments are, T = 1."""
+        """Return the state before a document's first token, from that token's arguments, T = 1."""
         check(self.signature, q, k, v, coefficients, None, None)
         check_params(self.signature, params or {}, {}, q, k, v)
         vectors = of_one_type({"q": q, "k": k, "v": v, **self._inside(coefficients)}, v)
@@ -258,7 +258,7 @@ class Operator:
         fit, and where the rule's read-out cannot be told from its write.
         """
         if self.reader is None:
-            raise fail(self.signature, "read: this rule is read only as it is written")
+            raise fail(self.signature, "read: this rule's memory cannot be read without a write")
         check_state(self.signature, state)
         given = readable(
             self.signature, q, state, sizes, params or {}, coefficients, self.reading

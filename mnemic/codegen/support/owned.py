@@ -46,7 +46,7 @@ def check_apart(
     for name, x in states.items():
         place = _place(x)
         if x.numel() and place in seen:
-            told = f"read memory that {seen[place]} has; a state that is written to needs"
+            told = f"shares memory with {seen[place]}; a state that is updated in place needs"
             raise fail(signature, f"state['{name}']: {told} its own, as .clone() gives")
         seen[place] = f"state['{name}']"
 

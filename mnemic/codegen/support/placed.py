@@ -21,7 +21,7 @@ def check_placed(
     extra = given[len(placed) :]
     if not extra or not named:
         return
-    told = f"read {len(given)} arguments by their places, allowed: {', '.join(placed)}"
+    told = f"read {len(given)} positional arguments, allowed: {', '.join(placed)}"
     states = [name for name in named if name in ("state", "initial_state")]
     meant = isinstance(extra[0], Mapping) and states
     hint = f"; did you mean {states[0]}=?" if meant else ""
@@ -49,7 +49,7 @@ def refusing_places(what: str, taken: Callable[[Any], Sequence[str]]) -> Callabl
                 raise fail(self.signature, f"{what}: missing: {', '.join(missing)}; {allowed}")
             for name in placed[: len(given)]:
                 if name in named:
-                    raise fail(self.signature, f"{what}: {name}: read by its place and by name")
+                    raise fail(self.signature, f"{what}: {name}: given by position and by name")
             return method(self, *given, **named)
 
         return cast(Method, call)

@@ -136,8 +136,8 @@ class Run(Given):
         rows = [n for n in names if n not in named]
         if rows and not self.tokens:
             shown = ", ".join(rows)
-            raise fail(self.signature, f"no token gives the start of the state its {shown}: "
-                       "where T is 0, hand initial_state")  # fmt: skip
+            raise fail(self.signature, f"with T = 0 there is no token to take {shown} from, which "
+                       "the state's start needs: give initial_state")  # fmt: skip
         first = {n: self._first(self.rows[n]) for n in rows}
         started = start(**{n: named[n] for n in names if n in named}, **first)
         return found | {name: x for name, x in started.items() if name in missing}

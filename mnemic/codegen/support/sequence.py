@@ -163,8 +163,11 @@ class SequenceLayer(Pickled, nn.Module):
         return boundaries.in_parts(part, self.signature, ends, x.shape[1], state)
 
     def state_at(self, states: Mapping[str, Tensor], index: Tensor) -> States:
-        """Pick each row's own, by number [B] from 0, of the states [B, n, …] that ``states_at``
-        gave. Raises ``ValueError`` for other numbers."""
+        """Return one state for each row, [B, …], of the states [B, n, …] that ``states_at`` gave.
+
+        ``index`` [B] has each row's number of a state, from 0 to n − 1. Raises ``ValueError`` for
+        other numbers.
+        """
         return boundaries.chosen(self.signature, dict(states), index)
 
     def _padded(
@@ -231,7 +234,7 @@ class SequenceLayer(Pickled, nn.Module):
                 if name not in state or state[name].shape != x.shape:
                     found = list(state[name].shape) if name in state else "nothing"
                     told = f"state['{name}']: read {found}, the next has {list(x.shape)}"
-                    raise fail(self.rule.signature, f"{told}; it cannot stay in place")
+                    raise fail(self.rule.signature, f"{told}; it cannot be updated in place")
                 state[name].copy_(x)
         return y
 
@@ -249,13 +252,12 @@ class SequenceLayer(Pickled, nn.Module):
         return y.masked_fill(~places.live[:, None], 0.0)
 
     def pool(self, state: Mapping[str, Tensor], slots: int, *, tokens: int = 0) -> States:
-        """Return an empty pool with a slot for each of so many sequences, like a state that a call
-        gave; of kept pairs each has room for those of so many ``tokens``."""
+        """Return an empty pool of ``slots`` states, one a sequence, each like ``state``, which a
+        call gave; where pairs are kept, a slot has room for those of ``tokens`` tokens."""
         return pool.made(self.signature, state, slots, tokens)
 
     def take(self, states: States, indices: Tensor) -> States:
-        """Return the states in slots of a pool, [B, …]; of a row with −1 some numbers, which mean
-        nothing."""
+        """Return the states in slots of a pool, [B, …]; a row with −1 gets arbitrary numbers."""
         pool.check(self.signature, states, indices)
         return pool.taken(states, pool.Places.of(indices))
 

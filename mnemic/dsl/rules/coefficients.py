@@ -158,7 +158,8 @@ def shapes_of_expressions(spec: Spec) -> Iterator[Issue]:
         for name in sorted(_behind(value, named)):
             way = named[name].per
             if way != "head" and way not in allowed:
-                reason = f"depends on '{name}', which has one value per {way}, and this cannot"
+                reason = f"depends on '{name}', which has one value per {way}, "
+                reason += f"and this entry cannot vary by {way}"
                 yield Issue(reason, where, value.expr, hint=_SHAPE_HINT)
 
 

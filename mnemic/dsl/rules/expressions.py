@@ -72,8 +72,8 @@ def norm_in_conditions_only(spec: Spec) -> Iterator[Issue]:
         return
     if others := sorted(loss.names & LOSS_SYMBOLS - {"n"}):
         yield Issue(
-            f"n, the norm of all coordinates, may stand beside {', '.join(others)} of one"
-            " coordinate in conditions only",
+            f"n, the norm of all coordinates, is combined with {', '.join(others)}, of a single"
+            " coordinate, which is allowed in conditions only",
             loss.where,
             loss.text,
             hint="write a radial loss in n alone, or a sum over coordinates in e, y and v",

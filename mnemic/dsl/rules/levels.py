@@ -20,8 +20,8 @@ def levels_of_a_linear_memory(spec: Spec) -> Iterator[Issue]:
         (deep(spec), "a deep memory is no sum of what its tokens wrote", "use memory: linear"),
         (keeps_pairs(spec), "a memory of kept pairs has no buckets", "use memory: linear"),
         (not spec.features.finite, "behind a kernel the pairs are kept", "use finite features"),
-        (readout.normalizer != "none", "a normaliser is that of one memory", "leave it out"),
-        (readout.memory != "after", "the newest level is the token's own write", "write after"),
+        (readout.normalizer != "none", "a normaliser covers one memory", "leave normalizer out"),
+        (readout.memory != "after", "the newest level is the token's own write", "memory: after"),
         (bool(getattr(spec.memory, "slots", None)), "slots are read through a softmax", "no slots"),
     ):
         if holds:
@@ -35,11 +35,11 @@ def read_by_nothing(spec: Spec) -> Iterator[Issue]:
     apart = {
         "levels": (
             spec.readout.levels is not None,
-            "levels has one number for each level, and this has no levels",
+            "levels has one number for each level, and this expression has no levels",
         ),
         "gamma": (
             spec.weights.word() == "window",
-            "gamma has one number for each token of the window, and this has none of them",
+            "gamma has one number for each token of the window, and this expression has no window",
         ),
         "phase": (
             spec.retention.phase is not None,

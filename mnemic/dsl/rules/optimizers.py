@@ -109,8 +109,8 @@ def steps_entry_by_entry(spec: Spec) -> Iterator[Issue]:
     if optimizer.every > 1 or any(every > 1 for every in getattr(spec.memory, "every", ())):
         where = "optimizer.every" if optimizer.every > 1 else "memory.every"
         yield Issue(
-            f"{method.title} takes the gradient of every token by itself, and a memory that is held"
-            " for several would leave open whether each of them or their sum is taken",
+            f"{method.title} takes the gradient of every token by itself; for a memory held for"
+            " several tokens it is undefined whether it takes each gradient or their sum",
             where,
             hint="write anchor: {chunk: ...}, where every token takes a step of its own",
         )
@@ -184,7 +184,9 @@ def exact_keeps_by_weights(spec: Spec) -> Iterator[Issue]:
     if spec.retention.order == "before":
         yield Issue(f"{reason}, so no decay comes before a step", "retention.order", hint=_FORGET)
     if retention.local.word() != "l2":
-        yield Issue(f"{reason}, so nothing ties it to that one", "retention.local", hint=_FORGET)
+        yield Issue(
+            f"{reason}, so there is no last memory to stay near", "retention.local", hint=_FORGET
+        )
 
 
 _FORGET: Final = "forget by weights: geometric"
@@ -197,11 +199,11 @@ def exact_is_one_linear_solve(spec: Spec) -> Iterator[Issue]:
     retention, hint = spec.retention, "use a stepping method such as gd"
     solver = f"the method '{spec.optimizer.method}' keeps moments of all pairs"
     if not isinstance(retention.global_, NoGlobal | GlobalL2):
-        reason = f"{solver}, beside which only an l2 term has a place"
+        reason = f"{solver}, which can be combined with an l2 term only"
         yield Issue(reason, "retention.global", hint=hint)
     for name in ("constraint", "normalize"):
         if _word(getattr(retention, name)) != "none":
-            yield Issue(f"{solver} and cannot keep to a set", f"retention.{name}", hint=hint)
+            yield Issue(f"{solver} and takes no constraint", f"retention.{name}", hint=hint)
 
 
 def keys_of_one_loss(spec: Spec) -> Iterator[Issue]:

@@ -88,7 +88,7 @@ def link_alone(spec: Spec) -> Iterator[Issue]:
         )
     if retention.view == "learning-retaining":
         yield Issue(
-            "a link that is given has no retention that leads from W back to the dual",
+            "with a stated link there is no retention to compute the dual from W",
             "retention.view",
             hint="write view: ftrl, where the dual itself is kept",
         )

@@ -67,8 +67,8 @@ def _demand_settings(place: Measured) -> Mapping[str, Any]:
     """Return the settings of a place, which tell of all its tasks."""
     if place.trained is None or not set(place.points[0].tasks) <= set(place.trained["tasks"]):
         raise UsageError(
-            f"{place.where}: what its specs were trained with is not kept beside it, so that its "
-            "skills cannot be compared with another place's; the command that wrote it, given once "
-            "more, keeps it"
+            f"{place.where}: the record of its training settings is not kept beside it, so its "
+            "skills cannot be compared with another place's; run the command that wrote it once "
+            "more to keep one"
         )
     return place.trained

@@ -129,13 +129,13 @@ def _of_board(path: Path) -> Measured:
         entries = {name: read(name, told) for name, told in kept.items()}
         keys = {name: told["key"] for name, told in kept.items()}
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise UsageError(f"{path}: no file of results of mnemic leaderboard or ablate") from None
+        raise UsageError(f"{path}: not a results file of mnemic leaderboard or ablate") from None
     beside = path.parent / SPACES
     try:
         space = stored(beside).get(path.name)
         trained = None if space is None else read_settings(space["search"], -1)
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise UsageError(f"{beside}: no settings of mnemic leaderboard or ablate") from None
+        raise UsageError(f"{beside}: not settings of mnemic leaderboard or ablate") from None
     points, missing = list[Point](), dict[str, str]()
     for name, entry in entries.items():
         if not entry.whole:

@@ -189,7 +189,7 @@ class _Reader:
 
     def known(self, data: dict[str, Any], place: Place, allowed: tuple[str, ...]) -> None:
         if place[0] in KEPT:
-            self.report("nothing is chosen here: it tells which space this is", place, None)
+            self.report("no choice is allowed here: this entry tells spaces apart", place, None)
         for key in data:
             if key not in allowed:
                 where = self.layers.where((*place, key), key=True)

@@ -111,6 +111,6 @@ def told_when_lost() -> Iterator[None]:
         yield
     except (StorageInternalError, SQLAlchemyError) as error:
         raise EnvironmentFailed(
-            f"the storage broke off: {reason(error)}; its trials are kept, and the same command "
-            "goes on when it is back"
+            f"the storage failed: {reason(error)}; its trials are kept: run the same command when "
+            "it is back, to continue"
         ) from error

@@ -104,7 +104,7 @@ def _normal(url: str) -> str:
     try:
         parsed = make_url(url)
     except ArgumentError:
-        message = f"{url}: no storage: a URL such as postgresql://user@host/database"
+        message = f"{url}: not a storage's URL: needed one such as postgresql://user@host/database"
         raise UsageError(message) from None
     if parsed.drivername in ("postgresql", "postgres"):
         parsed = parsed.set(drivername="postgresql+psycopg")

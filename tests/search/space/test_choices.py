@@ -81,8 +81,8 @@ WRONG = {
     "range, log, step; did you mean 'log'?",
     "optimizer: {rate: {range: [0, 1], log: true}}": "s.yaml:3:27 optimizer.rate.range: a range "
     "with log must lie above 0: read '[0, 1]'",
-    "title: {choose: [a, b]}": "s.yaml:3:8 title: nothing is chosen here: it tells which space "
-    "this is",
+    "title: {choose: [a, b]}": "s.yaml:3:8 title: no choice is allowed here: this entry "
+    "tells spaces apart",
 }
 
 

@@ -100,7 +100,7 @@ def test_sqlite_on_a_network_file_system(tmp_path):
     ("url", "error", "words"),
     [
         ("postgresql://u:secret@127.0.0.1:1/db", EnvironmentFailed, "the storage cannot be used"),
-        ("nonsense", UsageError, "no storage: a URL such as"),
+        ("nonsense", UsageError, "not a storage's URL"),
         ("oracle://u@host/db", EnvironmentFailed, "no driver for this storage"),
         ("sqlite:////nowhere/at/all.db", UsageError, "/nowhere/at: no such folder"),
         ("sqlite://", UsageError, "must be a file"),

@@ -91,8 +91,8 @@ def test_a_storage_that_stays_away_ends_the_worker_with_one_line(space_file, tmp
         work_on(search)
     search.close()
     assert str(caught.value) == (
-        "the storage broke off: server closed the connection unexpectedly; its trials are kept, "
-        "and the same command goes on when it is back"
+        "the storage failed: server closed the connection unexpectedly; its trials are kept: run "
+        "the same command when it is back, to continue"
     )
     assert "Traceback" not in capfd.readouterr().err
     again = opened(space_file, tmp_path / "run", said)
