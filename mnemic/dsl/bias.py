@@ -59,7 +59,7 @@ class Lp(Bias):
     smooth: float | None = Field(
         default=None,
         gt=0,
-        description="a of tanh(a e), which stands for sign(e); sign itself without",
+        description="a of tanh(a e), which replaces sign(e); unset, sign(e) stays",
     )
 
     @property
@@ -75,7 +75,7 @@ class Huber(Bias):
     kind: Literal["huber"] = "huber"
     example = "bias: {kind: huber, delta: token, over: norm}\noptimizer: {rate: token}"
     delta: Scalar = Field(
-        default=ONE, description="δ, where the square ends and the line begins, above 0"
+        default=ONE, description="δ, where the loss turns from quadratic to linear, above 0"
     )
     over: Literal["coordinates", "norm", "mixture"] = Field(
         default="coordinates", description="what δ is compared with"
@@ -122,7 +122,7 @@ class Quantile(Bias):
     smooth: float | None = Field(
         default=None,
         gt=0,
-        description="a of tanh(a e), which stands for sign(e); sign itself without",
+        description="a of tanh(a e), which replaces sign(e); unset, sign(e) stays",
     )
 
     @property
@@ -138,13 +138,13 @@ class Expression(Bias):
     shorthand = "expr"
     example = 'bias: {expr: "abs(e) + e**2/2", smooth: 20}\noptimizer: {rate: token}'
     expr: str = Field(
-        description="the loss, in e = ŷ − v, y = ŷ (the prediction, not the read-out) and v of a "
-        "coordinate or in n = ‖ŷ − v‖, and in coefficients"
+        description="the loss, in e = ŷ − v, y = ŷ (the prediction, not the read-out) and v of one "
+        "coordinate, or in n = ‖ŷ − v‖; it may name coefficients"
     )
     smooth: float | None = Field(
         default=None,
         gt=0,
-        description="a of tanh(a e), which stands for sign(e); sign itself without",
+        description="a of tanh(a e), which replaces sign(e); unset, sign(e) stays",
     )
 
     @property

@@ -23,7 +23,7 @@ class Coefficient(Entry):
 
     Exactly one of ``value``, ``expr`` and ``from`` is set. ``activation`` is a function's name or
     an expression in ``x``; ``init`` is the value in natural units at the start of training, or
-    the first and the last of those that heads and channels start with.
+    two values: where the first head or channel starts, and where the last does.
     """
 
     value: float | None = Field(default=None, description="a fixed number")
@@ -36,12 +36,15 @@ class Coefficient(Entry):
         alias="from",
         description="a learned parameter, or an affine map of the layer's input",
     )
-    per: Per = Field(default="head", description="one value a head, key channel, value channel")
+    per: Per = Field(
+        default="head",
+        description="one value per head, key channel or value channel; outer: per pair of channels",
+    )
     activation: str | None = Field(default=None, description="a function, or an expression in x")
     init: float | Annotated[tuple[float, float], Field(strict=False)] | None = Field(
         default=None,
-        description="the value at the start of training; of two the first to the last head or "
-        "channel has what lies between",
+        description="the value at the start of training; two values: those of the first and the "
+        "last head or channel, the others in between",
     )
 
     @model_validator(mode="after")

@@ -103,21 +103,21 @@ class Softmax(Features):
 class Polynomial(Features):
     """Monomials of degree ≤ p with φ(x)·φ(y) = Σ_i a_i (x·y)^i (Atlas (5)).
 
-    ``graded``: features graded, then lexicographic, one a monomial; those of degree i grow with
-    √a_i, so a_i ≥ 0. Unless told, a_i = 2σ(x_i)/i! with a learned number x_i a head, 0 at the
-    start: 1/i! there, as of exp, and between nothing and twice that. ``power``: the p-fold
-    self-tensor, φ(x)·φ(y) = (x·y)^p, which has no coefficients.
+    ``graded``: one feature per monomial, ordered by degree, then lexicographically; those of
+    degree i are scaled by √a_i, so a_i ≥ 0. Unless given, a_i = 2σ(x_i)/i! with one learned x_i
+    per head: a_i starts at 1/i! (as in the series of exp, x_i = 0) and stays between 0 and 2/i!.
+    ``power``: the p-fold tensor power, φ(x)·φ(y) = (x·y)^p, which has no coefficients.
     """
 
     kind: Literal["polynomial"] = "polynomial"
     example = "features: {kind: polynomial, degree: 2, mode: graded, a: [0, learned, 1/2]}"
     degree: int = Field(default=2, ge=1, le=8, description="p, the highest degree")
     mode: Literal["graded", "power"] = Field(
-        default="graded", description="all degrees up to p, or the p-fold self-tensor"
+        default="graded", description="all degrees up to p, or the p-fold tensor power"
     )
     a: Annotated[tuple[Scalar, ...], Field(strict=False)] | None = Field(
         default=None,
-        description="a_0 … a_p of graded features, each learned from 1/i! unless given",
+        description="a_0 … a_p of graded features; unless given, each is learned, from 1/i!",
     )
 
     @property
@@ -198,7 +198,7 @@ class Dpfp(Features):
 
     kind: Literal["dpfp"] = "dpfp"
     example = "features: {kind: dpfp, nu: 2}"
-    nu: int = Field(default=1, ge=1, le=16, description="rotations that are multiplied")
+    nu: int = Field(default=1, ge=1, le=16, description="number of rotations")
 
     @property
     def formula(self) -> str:
@@ -217,8 +217,8 @@ class Random(Features):
 
     kind: Literal["random"] = "random"
     example = "features: {kind: random, features: 128, seed: 1}"
-    features: int = Field(default=64, ge=1, le=65536, description="how many")
-    seed: int = Field(default=0, ge=0, description="of the draw of ω")
+    features: int = Field(default=64, ge=1, le=65536, description="number of features")
+    seed: int = Field(default=0, ge=0, description="seed of the draw of ω")
 
     @property
     def formula(self) -> str:
@@ -242,7 +242,7 @@ class Expression(Features):
 
 
 class Exponential(Features):
-    """φ(k)·φ(q) = exp(scale · k·q): no finite map, the keys are kept."""
+    """φ(k)·φ(q) = exp(scale · k·q): it has no finite map, so the keys are kept."""
 
     kind: Literal["exponential"] = "exponential"
     example = "features: {kind: exponential, scale: 0.5}"
@@ -278,7 +278,7 @@ class Kernel(Features):
         'readout: {kernel: "(1 + s)**2", normalise: none}}'
     )
     kernel: str = Field(
-        description="an expression in s = k·q, which writes, and reads unless readout tells another"
+        description="κ1, an expression in s = k·q; it also reads unless readout gives another"
     )
     normalise: Literal["none", "row"] = Field(
         default="none", description="whether a key's weights are divided by their sum"

@@ -71,7 +71,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
         Function("gelu", "x*(1 + erf(x/sqrt(2)))/2"),
         Function("erf", "error function"),
         Function("heaviside", "0 below zero, 1/2 at it, 1 above"),
-        Function("round", "the nearest integer, ties to even; gradients take it for x itself"),
+        Function("round", "the nearest integer, ties to even; its gradient is that of x"),
         Function("where", "where(condition, a, b): a where the condition holds, else b", 3, 3),
         Function("square", "x**2"),
         Function("logit", "log(x/(1 - x)), the inverse of sigmoid"),

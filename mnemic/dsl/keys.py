@@ -8,12 +8,14 @@ from mnemic.dsl.axis import Entry
 
 
 class Key(Entry):
-    """``own`` (a projection of its own, an argument of the operator) or an expression."""
+    """``own`` (a separate projection, passed to the operator as an argument) or an expression."""
 
-    own: bool = Field(default=False, description="whether the layer projects a vector of its own")
+    own: bool = Field(
+        default=False, description="whether the layer has a separate projection for it"
+    )
     expr: str | None = Field(
         default=None,
-        description="an expression of k (for the value of v), roles before it and coefficients",
+        description="an expression of k (of v for the value), earlier roles and coefficients",
     )
 
     @model_validator(mode="after")
@@ -33,16 +35,18 @@ Role = Annotated[Key, BeforeValidator(_plain, json_schema_input_type=str | Key)]
 
 
 class Keys(Entry):
-    """All are k (and the value v) by default; a role may name the roles before it.
+    """By default a role is k, and the value v. An expression may name the roles listed before it.
 
-    ``carry`` has no default: without it kept keys stand still, with it every token moves the keys
-    before it by a delta step, k_i ← (I − η carry carryᵀ) k_i.
+    ``carry`` has no default: without it kept keys do not change; with it every token moves all
+    earlier keys by a delta step, k_i ← (I − η carry carryᵀ) k_i.
     """
 
     predict: Role | None = Field(default=None, description="the key that predicts, ŷ = W predict")
-    erase: Role | None = Field(default=None, description="the key of the erased prediction")
+    erase: Role | None = Field(
+        default=None, description="the key under which the prediction is erased"
+    )
     write: Role | None = Field(default=None, description="the key under which the value is written")
     value: Role | None = Field(default=None, description="the value, an expression of v")
     carry: Role | None = Field(
-        default=None, description="the direction that every token takes from the keys before it"
+        default=None, description="the direction that a token removes from earlier keys"
     )

@@ -15,10 +15,10 @@ from mnemic.dsl.methods import ELEMENTWISE, OPTIONS, Method, have, options_of
 
 
 class Rate(Coefficient):
-    """η, of an exact solver what each pair's loss weighs.
+    """η, the size of a step; for an exact solver, the weight of each pair's loss.
 
-    ``normalized`` divides by 1 + η ℓ″‖φ‖², which keeps every step a contraction where ℓ″ does not
-    fall away from v; of other losses `check` tells up to which η‖φ‖².
+    ``normalized`` divides it by 1 + η ℓ″‖φ‖², which keeps every step a contraction if ℓ″ does not
+    decrease as ŷ moves away from v; for other losses `check` says up to which η‖φ‖² it does.
     """
 
     normalized: bool = Field(
@@ -27,7 +27,7 @@ class Rate(Coefficient):
 
 
 class Momentum(Coefficient):
-    """θ. ``on: write`` averages the gradient at ŷ = 0 alone."""
+    """θ. ``on: write`` averages only the gradient at ŷ = 0."""
 
     on: Literal["gradient", "write"] = Field(
         default="gradient", description="what is averaged: the gradient, or the gradient at ŷ = 0"
@@ -49,13 +49,13 @@ def _of_each(option: str) -> str:
 
 
 class Anchor(Entry):
-    """Where gradients are taken: the last memory (chunk 1) or the last multiple of ``chunk``."""
+    """Where gradients are taken: at the last memory (chunk 1), or that of the last chunk's end."""
 
     chunk: int = Field(
         default=1,
         ge=1,
         le=4096,
-        description="tokens for which the memory that gradients see stands still; 1 for none",
+        description="tokens whose gradients are taken at the same memory; 1 for no anchor",
     )
 
 
@@ -70,10 +70,13 @@ class Solver(Entry):
     )
     tolerance: float = Field(
         default=1e-6, gt=0, lt=1,
-        description="relative residual of conjugate gradients, at least some roundings",
+        description="relative residual of conjugate gradients, no less than a few roundings",
     )  # fmt: skip
     iterations: int = Field(
-        default=30, ge=1, le=1000, description="the most; a warning when they are not enough"
+        default=30,
+        ge=1,
+        le=1000,
+        description="the most iterations; where they are too few, a call warns",
     )
 
     @property
@@ -118,53 +121,59 @@ def _plain(data: Any) -> Any:
 class OptimizerEntry(Entry):
     """The optimizer: method, rate, momentum, micro and inner steps, interval, anchor, solver.
 
-    Some methods act entry by entry. With g = −G they keep running averages
-    X = β X + (1 − β) x(g), hatted where divided by the weight that they have gathered, or sums
-    X = X + x(g), and W moves by η times a step of g and of them. ``momentum`` and ``beta2`` are the
-    averages' coefficients, zero where momentum is left out; the rate stands outside.
+    Some methods (adam, lion, adagrad) act entry by entry. With g = −G they keep running averages
+    X = β X + (1 − β) x(g), or sums X = X + x(g), and W moves by η times a function of g and of
+    these. A hat marks an average that is divided by the weight it has gathered (Adam's bias
+    correction). ``momentum`` and ``beta2`` give their θ and β₂; without ``momentum``, θ is zero.
     """
 
     method: Method = Field(
         default="gd",
-        description="gd: a gradient step; momentum: of averaged gradients; implicit: the proximal "
-        "step, solved together with an l2 term of the retention; exact: the minimiser over the "
-        "past; muon: orthogonalised momentum; "
+        description="gd: a gradient step; momentum: one of averaged gradients; implicit: the "
+        "proximal step, solved together with an l2 term of the retention; exact: the minimiser "
+        "over the past; muon: orthogonalised momentum; "
         f"{OF_EACH}flow: the gradient flow of the loss for a time η; batch: full-batch steps; "
         "nonparametric: the pairs are kept",
     )
     rate: Annotated[Rate, BeforeValidator(_rate, json_schema_input_type=float | str | Rate)] = (
         Field(
             default=Rate(value=1.0),
-            description="η, the size of a step, at least 0; of an exact solver what a pair weighs",
+            description="η, the size of a step, at least 0; for an exact solver a pair's weight",
         )
     )
     momentum: (
         Annotated[Momentum, BeforeValidator(expand, json_schema_input_type=float | str | Momentum)]
         | None
-    ) = Field(default=None, description="θ, what is left of the averaged gradient, in [0, 1]")
+    ) = Field(
+        default=None, description="θ, the share of the averaged gradient that is kept, in [0, 1]"
+    )
     beta2: Scalar = Field(default=BETA2, description=f"β₂, a decay ({_of_each('beta2')})")
     epsilon: float = Field(
         default=1e-8, ge=1e-10, lt=1,
         description=f"ε, what is added to the root ({', '.join(have('epsilon'))})",
     )  # fmt: skip
-    micro_steps: int = Field(default=1, ge=1, le=64, description="own k, v and rate for each")
-    inner_steps: int = Field(default=1, ge=1, le=64, description="steps on the same token")
+    micro_steps: int = Field(
+        default=1, ge=1, le=64, description="steps per token, each with its own k, v and rate"
+    )
+    inner_steps: int = Field(
+        default=1, ge=1, le=64, description="steps per token, all on the same loss"
+    )
     start: Literal["last", "origin"] = Field(
         default="last",
         alias="from",
-        description="where a token's steps begin: at the last W, or, those of batch, at zero",
+        description="where a token's steps begin: at the last W or, for batch only, at zero",
     )
     ns_steps: int = Field(default=5, ge=1, le=20, description="Newton-Schulz iterations")
-    every: int = Field(default=1, ge=1, le=4096, description="tokens between uses of O")
+    every: int = Field(default=1, ge=1, le=4096, description="tokens between applications of O")
     rate_at: Literal["inside", "outside"] = Field(
         default="inside",
-        description="whether the rate multiplies the gradient inside of O, or O(S) outside",
+        description="whether the rate multiplies the gradient, inside O, or O(S), outside",
     )
     anchor: Annotated[
         Anchor, BeforeValidator(_anchor, json_schema_input_type=Literal["token"] | Anchor)
     ] = Field(
         default=Anchor(),
-        description="the memory that gradients see: of the last token, or of the last chunk's end",
+        description="the memory at which gradients are taken: the last token's or the last chunk's",
     )
     solver: Annotated[Solver, BeforeValidator(_named, json_schema_input_type=Solving | Solver)] = (
         Field(default=Solver(), description="how an exact minimiser is found")

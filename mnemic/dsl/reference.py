@@ -129,7 +129,7 @@ def _coefficients() -> str:
         "## Coefficients", _doc(Coefficient), COEFFICIENTS, told,
         _example("coefficients", Coefficient),
         "\n".join(["| word | stands for |", "| --- | --- |", *words]),
-        "Where a spec names no activation and no start:",
+        "Where a spec gives no activation and no initial value:",
         "\n".join(["| coefficient | activation | start |", "| --- | --- | --- |", *starts]),
     ])  # fmt: skip
 
@@ -140,7 +140,7 @@ def _functions() -> str:
     groups = groupby(reversed([*OPERATORS.values()]), lambda operator: operator.precedence)
     operators = "; ".join(", ".join(map(_operator, group)) for _, group in groups)
     constants = ", ".join(f"`{name}`" for name in CONSTANTS)
-    return f"{table}\n\nOperators, from the tightest: {operators}. Constants: {constants}."
+    return f"{table}\n\nOperators, tightest first: {operators}. Constants: {constants}."
 
 
 def _operator(operator: Operator) -> str:

@@ -243,11 +243,11 @@ class Ball(Constraint):
 class StatedLink(Entry):
     """W = link(A) taken as given, not derived from a retention.
 
-    ``expr`` is the entry of W in the entry ``a`` of the dual A, the norm ``nu`` = ‖A‖_power of the
-    whole matrix, and coefficients.
+    ``expr`` gives an entry of W from the entry ``a`` of the dual A, the norm ``nu`` = ‖A‖_power of
+    the whole matrix, and coefficients.
     """
 
-    expr: str = Field(description="an entry of W in a, nu and coefficients")
+    expr: str = Field(description="an entry of W, in a, nu and coefficients")
     power: float = Field(default=2, ge=1, le=64, description="p of the norm nu = ‖A‖_p")
 
 
@@ -277,15 +277,15 @@ class RetentionEntry(Entry):
     link: (
         Annotated[StatedLink, BeforeValidator(_link, json_schema_input_type=str | StatedLink)]
         | None
-    ) = Field(default=None, description="from the dual to W, taken as given instead of derived")
+    ) = Field(default=None, description="the map from the dual to W, stated, not derived")
     decay: Scalar = Field(
         default=ONE,
-        description="α, what a token leaves of the memory, in (0, 1]; apart from the terms above",
+        description="α, a token's factor on the past, in (0, 1]; separate from the terms above",
     )
     row_decay: Scalar | None = Field(
-        default=None, description="the decay of value channels beside an outer decay of keys"
+        default=None, description="the decay of value channels, beside an outer decay of keys"
     )
-    phase: Scalar | None = Field(default=None, description="angle a step, for a complex decay")
+    phase: Scalar | None = Field(default=None, description="angle per step, for a complex decay")
     order: Literal["before", "after"] = Field(
         default="after",
         description="whether the gradient sees α W (before) or W (after)",
@@ -293,8 +293,8 @@ class RetentionEntry(Entry):
     constraint: Constraint = Field(default=Free(), description="where W must lie")
     normalize: Literal["none", "rows", "columns", "layer-norm"] = Field(
         default="none",
-        description="which lines of W go back to their norms at the start, at chunk ends or where "
-        "it moves; under a layer norm rows, which lose their means too",
+        description="which lines of W are scaled back to their initial norms, at chunk ends or "
+        "where W moves; layer-norm: rows, whose means are subtracted too",
     )
 
     @property

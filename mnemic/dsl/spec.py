@@ -37,26 +37,26 @@ class Source(Entry):
 
 
 class Published(Entry):
-    """An equation as printed, in a matrix grammar, and what is known of it.
+    """An equation as a paper prints it, in a matrix grammar, and a verdict on it.
 
     ``rule`` is one or more assignments, separated by ``;``, to W (and S, A): for example
-    ``W = alpha*W @ (I - eta*k @ k.T) + eta*v @ k.T``; right-hand sides see the last step's state.
+    ``W = alpha*W @ (I - eta*k @ k.T) + eta*v @ k.T``; right-hand sides read the previous state.
     """
 
     where: str = Field(description="paper, section, equation")
     rule: str = Field(description="assignments to W, S and A, as printed")
     verdict: Literal["agrees", "convention", "differs", "approximate", "unjudged"] = Field(
-        default="agrees", description="how the derived rule relates to it"
+        default="agrees", description="how the derived rule relates to the printed one"
     )
     problem: str | None = Field(
-        default=None, description="what the line is to solve, with gradient and argmin"
+        default=None, description="the problem that the line should solve, with gradient and argmin"
     )
-    corrected: str | None = Field(default=None, description="the line as it should stand")
-    note: str | None = Field(default=None, description="why they differ, in words")
+    corrected: str | None = Field(default=None, description="the line, corrected")
+    note: str | None = Field(default=None, description="why printed and derived rule differ")
 
 
 class Spec(Entry):
-    """One memory: seven axes, and how it is keyed, read and set into a block."""
+    """One memory: seven axes (``features`` to ``optimizer``), its keys, read-out and block."""
 
     mnemic: Annotated[Literal[1], BeforeValidator(_version)] = Field(
         default=LANGUAGE, description="version of the language"
@@ -64,7 +64,7 @@ class Spec(Entry):
     name: str = Field(
         pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$",
         max_length=64,
-        description="what the spec is called: small letters, digits and single hyphens, at most 64",
+        description="the spec's name: lower-case letters, digits, single hyphens; at most 64 long",
     )
     title: str | None = Field(default=None, description="the system's name as people write it")
     source: Source | None = Field(
@@ -78,12 +78,12 @@ class Spec(Entry):
         default=Linear(), description="M(W, ·), what the memory is as a function"
     )
     bias: Bias = Field(
-        default=Dot(), description="ℓ(ŷ, v), the inner loss, which the memory descends on"
+        default=Dot(), description="ℓ(ŷ, v), the inner loss that the memory minimises"
     )
-    weights: Weights = Field(default=Uniform(), description="γ, what each pair's loss counts")
+    weights: Weights = Field(default=Uniform(), description="γ, the weight of each pair's loss")
     window: Annotated[int, Field(ge=1, le=4096)] | Literal["all"] = Field(
         default=1,
-        description="tokens whose losses a step takes; all for exact solvers, which see the past",
+        description="tokens whose losses enter a step; all for methods that see the whole past",
     )
     retention: Retention = Field(
         default=RetentionEntry(),
@@ -104,7 +104,7 @@ class Spec(Entry):
         description="the layer around the memory: projections, norms, gates, attention beside it",
     )
     published: Annotated[tuple[Published, ...], Field(strict=False)] = Field(
-        default=(), repr=False, description="equations as printed, with what is known of each"
+        default=(), repr=False, description="equations as a paper prints them, each with a verdict"
     )
     notes: str | None = Field(default=None, repr=False, description="what a reader should know")
 

@@ -28,7 +28,7 @@ class Uniform(Weights):
 
 
 class Token(Weights):
-    """One gate a token: γ_i^(t) = γ_i."""
+    """One gate per token: γ_i^(t) = γ_i."""
 
     kind: Literal["token"] = "token"
     example = "weights: {kind: token, gamma: {from: input, activation: sigmoid}}"
@@ -50,7 +50,7 @@ class Window(Weights):
 
 
 class Geometric(Weights):
-    """γ_i^(t) = Π_{j=i+1..t} γ_j, for solvers that see the whole past; travels as log_gamma."""
+    """γ_i^(t) = Π_{j=i+1..t} γ_j, for solvers that see the whole past; passed as log_gamma."""
 
     kind: Literal["geometric"] = "geometric"
     example = (
@@ -61,7 +61,7 @@ class Geometric(Weights):
         "optimizer: exact"
     )
     gamma: Scalar = Field(
-        default=FORGET, description="what a token leaves of all weights before it, in (0, 1]"
+        default=FORGET, description="the factor of a token on all earlier weights, in (0, 1]"
     )
     ridge: Literal["forgotten", "constant"] = Field(
         default="forgotten",
@@ -70,7 +70,7 @@ class Geometric(Weights):
 
 
 class Similarity(Weights):
-    """γ_i = similarity(k_i, q): nonparametric memories."""
+    """γ_i = similarity(k_i, q), for nonparametric memories."""
 
     kind: Literal["similarity"] = "similarity"
     example = (
