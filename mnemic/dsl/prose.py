@@ -4,11 +4,12 @@ INTRODUCTION = """
 # The language
 
 A spec describes one memory: a YAML file that says what the memory optimises, never how it is run.
-This page is generated from the models that read a spec (`pytest tests/dsl/test_reference.py
---regenerate` writes it), and the tests derive every example on it. `mnemic check FILE` reports what
-is wrong with a spec and where; `mnemic derive FILE` prints its rule; `mnemic schema` gives the JSON
-Schema for an editor. [notation.md](notation.md) explains the letters, [layer.md](layer.md) the
-layer that a spec compiles to, [block.md](block.md) the block around it.
+This page is generated from the models that read a spec
+(`pytest tests/dsl/test_reference.py --regenerate` writes it), and the tests derive every example on
+it. `mnemic check FILE` reports what is wrong with a spec and where; `mnemic derive FILE` prints its
+rule; `mnemic schema` gives the JSON Schema for an editor. [notation.md](notation.md) explains the
+letters, [layer.md](layer.md) the layer that a spec compiles to, [block.md](block.md) the block
+around it.
 
 One head has keys and queries k, q of size d_k, values v of size d_v, and a feature map φ of size D.
 The memory is a function M(W, ·):
@@ -29,8 +30,8 @@ decay α: a dual state A, and a link from A back to W, which follows from the re
     A_t = α_t ∘ B_{t−1} + O(S_t)           O: identity, Newton–Schulz, or a step entry by entry
     W_t = link(A_t)
 
-W_ref is the memory at which gradients are taken: the last one, or that of [the
-anchor](#the-anchor). B is A itself in the view `ftrl`, and the mirror image of W in the view
+W_ref is the memory at which gradients are taken: the last one, or that of
+[the anchor](#the-anchor). B is A itself in the view `ftrl`, and the mirror image of W in the view
 `learning-retaining`.
 
 A bare word stands for `{kind: word}`: `bias: l2` is `bias: {kind: l2}`. Where an option implies the
