@@ -16,7 +16,7 @@ from pydantic_core import CoreSchema, core_schema
 
 
 class Unread(Exception):
-    """What stands in a field is not known: there is a mistake in it (``mnemic.dsl.partial``)."""
+    """Raised by a field whose value is not known, because of a mistake (``mnemic.dsl.partial``)."""
 
 
 class Entry(BaseModel):
@@ -55,12 +55,12 @@ class Entry(BaseModel):
                 yield name, value
 
     def knows(self, name: str) -> bool:
-        """Return whether it is known what stands in a field."""
+        """Return whether the value of a field is known."""
         return name in self.__dict__
 
 
 def _default(field: FieldInfo) -> Any:
-    """Return what a field that need not be given holds without being given."""
+    """Return the default of an optional field."""
     return field.get_default(call_default_factory=True)
 
 

@@ -97,7 +97,7 @@ def _of_window(rule: Rule, d: Dialect) -> str:
 
 
 def _share(rule: Rule, d: Dialect) -> str:
-    """Write how the coefficient c of a row goes on from 1 at its own token, with momentum if any."""
+    """Write how the coefficient c of a row evolves from 1 at its own token."""
     share, arrow = d.of("c", "i"), d.sign("←", r"\leftarrow")
     begun = d.sign(" = 1 at t = i", r" = 1 \text{ at } t = i")
     kept = acted(rule, d, rule.decay, rule.row_decay, share)
