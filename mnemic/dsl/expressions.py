@@ -180,7 +180,7 @@ _TOKEN: Final = re.compile(
 
 
 def _check_tokens(text: str, walk: _Walk) -> None:
-    """Refuse text that contains no token of the grammar at some place, before Python parses it."""
+    """Refuse text that does not consist of tokens of the grammar, before Python parses it."""
     if len(text) > LONGEST_TEXT:
         walk.fail(f"longer than {LONGEST_TEXT} characters", read=text)
     if not text.strip(_SPACE):

@@ -74,7 +74,7 @@ def expressions_in(place: str) -> tuple[str, ...]:
 
 @cache
 def _options() -> dict[str, str | None]:
-    """Return the place of each option; None where several places have one of that name."""
+    """Return the least nested place of each option; None where several are equally nested."""
     found: dict[str, list[str]] = {}
     for place in _places(Shape(Spec), ()):
         found.setdefault(place[-1], []).append(".".join(place))
@@ -83,7 +83,7 @@ def _options() -> dict[str, str | None]:
 
 @cache
 def _kinds() -> dict[str, str | None]:
-    """Return the axis of each word that names a kind; None where several axes have that word."""
+    """Return the least nested place that has a kind of each word; None where there are several."""
     found: dict[str, list[str]] = {}
     for place in _places(Shape(Spec), ()):
         family = _at(place).family

@@ -114,7 +114,7 @@ def options_of(method: str) -> tuple[str, ...]:
 
 
 def have(option: str) -> tuple[str, ...]:
-    """Return the methods that have the given option.
+    """Return the methods that act entry by entry and have the given option.
 
     >>> have("epsilon")
     ('adam', 'adagrad')

@@ -56,7 +56,7 @@ def given(errors: Iterable[ErrorDetails]) -> list[ErrorDetails]:
 
 
 def listed(issues: Iterable[Issue], layers: Layers) -> list[Issue]:
-    """Return the first issues in the order of the text, and the number of those left out."""
+    """Return the first issues in the order of the text, and a last one that counts the rest."""
     found = sorted(issues, key=layers.order)
     left = len(found) - MOST
     return [*found[:MOST], Issue(f"and {left} more")] if left > 0 else found

@@ -175,7 +175,7 @@ def _options(place: str, entry: type[Entry]) -> str:
 
 
 def _is_a_choice(kind: FieldInfo) -> bool:
-    """Return whether a kind is one of several values of a choice, which gets no heading."""
+    """Return whether the field ``kind`` takes several values, so that it is listed as an option."""
     return len(get_args(kind.annotation)) > 1
 
 
