@@ -1,4 +1,4 @@
-"""Which term of a printed line is at fault: the one that must be multiplied to make it right."""
+"""Find the term of a printed line that is at fault: the one that a factor would correct."""
 
 import ast
 from collections.abc import Mapping, Sequence
