@@ -34,11 +34,11 @@ class Special:
 
     ``scaled`` is a coefficient that goes to 0 while values are divided by it, if there is one.
     ``grown`` says that values grow in proportion to the coefficient that goes to infinity.
-    ``shrunk`` is the power of the query's length with which values grow as that length goes to 0,
-    if it does. ``unit`` says that keys and queries have length 1. ``faint`` are coefficients that
-    are multiplied by ε, while values are divided by ε, as ε goes to 0. ``first`` says that two
-    rules agree only to first order in their rates; with ``faint`` coefficients the rates are
-    multiplied by ε² and what is learned is divided by ε.
+    ``shrunk`` is the power of the query's length by which values are divided while that length
+    goes to 0, if it does. ``unit`` says that keys and queries have length 1. ``faint`` are
+    coefficients that are multiplied by ε, while values are divided by ε, as ε goes to 0. ``first``
+    says that two rules agree only to first order in their rates; with ``faint`` coefficients the
+    rates are multiplied by ε² and what is learned is divided by ε.
     """
 
     words: tuple[str, ...]

@@ -259,7 +259,7 @@ def normalized_steps(spec: Spec) -> Iterator[Issue]:
 
 
 def windows(spec: Spec) -> Iterator[Issue]:
-    """Refuse ``window: all`` for steps, and a window above 1 for a method that sees all pairs."""
+    """Refuse ``window: all`` for steps, and a window above 1 for exact and batch, which see all."""
     method = "nonparametric" if keeps_pairs(spec) else spec.optimizer.method
     if spec.window == "all" and method not in SEES_ALL:
         yield Issue(
