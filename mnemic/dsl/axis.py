@@ -55,7 +55,7 @@ class Entry(BaseModel):
                 yield name, value
 
     def knows(self, name: str) -> bool:
-        """Return whether the value of a field is known."""
+        """Return whether it is known what stands in a field."""
         return name in self.__dict__
 
 

@@ -22,7 +22,7 @@ class Bias(Family):
         raise NotImplementedError
 
     def coefficients(self) -> dict[str, Scalar]:
-        """Return the coefficients that the expression reads, by name."""
+        """Return the coefficients that the expression names."""
         return {}
 
 
