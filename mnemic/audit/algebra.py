@@ -1,8 +1,8 @@
-"""The same lines over symbols: matrices of two rows and columns, whose entries are symbols.
+"""Prove printed lines symbolically: with 2 × 2 matrices whose entries are symbols.
 
-Whether two lines are one is asked of each entry: the difference is brought over one denominator
-and multiplied out. A minimiser is not solved for; what is asked is whether the printed line makes
-the gradient of the stated objective zero.
+Two lines are equal if for each entry the difference, over one denominator and expanded, is zero. A
+minimiser is not solved for; instead the printed line must make the gradient of the stated objective
+zero.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ ITEMS, HIDDEN, LARGEST = 2, 2, 4_000
 
 
 class Unproved(Exception):
-    """The algebra does not reach this line; the numbers alone judge it."""
+    """Raised for a line that the algebra cannot handle; it is judged by numbers alone."""
 
 
 def proved(line: Equation, rule: str, names: frozenset[str]) -> bool:
@@ -74,7 +74,7 @@ def _stationary(body: Node, variable: str, seen: Mapping[str, Any]) -> bool:
 
 
 def _level(body: Node, variable: str, seen: Mapping[str, Any]) -> bool:
-    """Return whether a gradient has one and the same entry everywhere: a multiplier's."""
+    """Return whether all entries of a gradient are equal, as with a multiplier for the sum."""
     first, *others = _slopes(body, variable, seen)
     return all(_zero(sympy.expand_log(entry - first, force=True)) for entry in others)
 

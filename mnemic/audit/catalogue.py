@@ -16,7 +16,7 @@ FOLDER: Final = Path(__file__).parent / "papers"
 
 @cache
 def papers() -> dict[str, Paper]:
-    """Return each paper by the word for it on the command line."""
+    """Return each paper by its name on the command line."""
     found = (read(path) for path in sorted(FOLDER.glob("*.yaml")))
     return {paper.id: paper for paper in found}
 
@@ -40,7 +40,7 @@ def of_spec(name: str) -> tuple[tuple[Paper, Equation], ...]:
 
 
 def about(spec: Spec) -> tuple[tuple[Paper, Equation], ...]:
-    """Return the papers' lines about a packaged spec; of one of your own those that it prints."""
+    """Return the papers' lines about a packaged spec, or those that the user's own spec quotes."""
     if found := of_spec(spec.name):
         return found
     own = Paper(id=spec.name, title=spec.title or spec.name, numbered=0, equations=())
@@ -59,9 +59,9 @@ def _equation(entry: Published) -> Equation:
 
 
 def chosen(words: tuple[str, ...]) -> tuple[tuple[Paper, Equation], ...]:
-    """Return the lines of papers and about specs that are named; of all papers for no words.
+    """Return the lines of the named papers and about the named specs; all lines without names.
 
-    Raises UsageError for a word that is neither, with the nearest one.
+    Raises UsageError for a name that is neither, with the nearest one.
     """
     if not words:
         return tuple((paper, line) for paper in papers().values() for line in paper.equations)
@@ -76,7 +76,7 @@ def chosen(words: tuple[str, ...]) -> tuple[tuple[Paper, Equation], ...]:
 
 
 def specs() -> tuple[str, ...]:
-    """Return the names of the specs that some printed line is about."""
+    """Return the names of all specs about which there is a printed line."""
     every = {name for paper in papers().values() for line in paper.equations for name in line.specs}
     return tuple(sorted(every))
 

@@ -1,8 +1,8 @@
 """Judge a printed line: by numbers, by algebra, under changes of coefficients.
 
-A line is computed with several draws of short decimals, and so is what solves the problem that the
-paper states. Both must hang on every number that they read, in some draw, and both branches of
-every condition must be met: a comparison of two zeros says nothing.
+A line is computed with several draws of short decimals, and so is the solution of the problem that
+the paper states. Both must depend on every number that they read, in some draw, and both branches
+of every condition must occur: a comparison of two zeros says nothing.
 """
 
 import math
@@ -98,7 +98,7 @@ class _Comparison:
 
     @property
     def same(self) -> bool:
-        """Whether both sides are one at every draw."""
+        """Whether both sides are equal at every draw."""
         return all(
             _error(a[n], b[n]) < self.close
             for a, b in zip(self.lines, self.solutions, strict=True) for n in self.compared
@@ -156,9 +156,9 @@ class _Comparison:
         }
 
     def _hangs_on_all(self) -> None:
-        """Raise Vacuous for a name of the line that a side does not hang on, in any draw.
+        """Raise Vacuous for a name in the line on which a side does not depend, in any draw.
 
-        What the problem alone reads may drop out; that it does is then what the line says.
+        A name that only the problem reads may drop out: then this is what the line claims.
         """
         for text in (self.rule, self.problem):
             still = variables(text) | {*self.line.values}

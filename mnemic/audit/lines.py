@@ -1,4 +1,4 @@
-"""The assignments of a text, with what a gradient or a minimiser sees written out."""
+"""The assignments of a text, with earlier names expanded inside gradients and minimisers."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -14,7 +14,7 @@ Line = tuple[str, Node]
 
 @cache
 def lines(text: str) -> tuple[Line, ...]:
-    """Return names and trees; within gradient, argmin and root earlier names are written out.
+    """Return names and trees; inside gradient, argmin and root earlier names are expanded.
 
     So a loss may have a name of its own: ``L = norm(W @ k - v)**2; G = gradient(L, W)``.
     """
@@ -37,7 +37,7 @@ def _written_out(tree: Node, known: Mapping[str, Node]) -> Node:
 
 
 def _in(variable: str, tree: Node, known: Mapping[str, Node]) -> Node:
-    """Return a tree with those names written out that hang on a variable, which stays."""
+    """Expand those names in a tree that depend on a variable; the variable itself stays."""
     match tree:
         case Name(name) if name != variable and name in known:
             others = {n: value for n, value in known.items() if n != name}
@@ -56,10 +56,10 @@ def _in(variable: str, tree: Node, known: Mapping[str, Node]) -> Node:
 def shortfall(text: str, at: Mapping[str, Any], environment: Mapping[str, Any]) -> list[Any]:
     """Return how far given values are from solving a problem: nothing but zeros where they do.
 
-    For a minimiser that is the objective's gradient at the given value, without finding the least
-    point; on a simplex its deviation from its mean, and what the sum lacks. For any other line it
-    is the difference. Where a given entry is exactly zero an objective may have a kink, and the
-    gradient's entry there is left out: a zero shortfall is to be confirmed by `values`.
+    For a minimiser it is the objective's gradient at the given value, without minimising; on a
+    simplex it is the gradient's deviation from its mean, and the error of the sum. For any other
+    line it is the difference. Where a given entry is exactly zero an objective may have a kink, so
+    the gradient's entry there is left out: a zero shortfall must be confirmed by `values`.
     """
     from mnemic.compiler.extremes import gradient
 

@@ -1,7 +1,7 @@
-"""Verdicts that come with the package, so that `mnemic derive` need not judge anew.
+"""Verdicts that come with the package, so that `mnemic derive` need not judge again.
 
-``verdicts.json`` is written by ``pytest tests/audit/test_recorded.py --regenerate`` and held
-against the judge by the same test. It is keyed by the whole entry: one that has changed since has
+``verdicts.json`` is written by ``pytest tests/audit/test_recorded.py --regenerate`` and compared
+with the judge by the same test. It is keyed by the whole entry: an entry that has changed since has
 no verdict here.
 """
 

@@ -1,4 +1,4 @@
-"""Which term of a printed line is at fault: the one that must be multiplied to make it right."""
+"""Find the term of a printed line that is at fault: the one that a factor would correct."""
 
 import ast
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from mnemic.audit.lines import values
 def differing_term(
     line: Equation, draws: Sequence[Mapping[str, Any]], solutions: Sequence[Mapping[str, Any]]
 ) -> str | None:
-    """Return the terms that a number would put right, with that number; None where none would.
+    """Return the terms that a constant factor would correct, with it; None where none would.
 
     The last assignment of the line is read as a sum of terms. Constant factors for them, the same
     at every draw, are fitted to what solves the problem.

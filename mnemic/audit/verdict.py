@@ -1,4 +1,4 @@
-"""What is found about a printed line."""
+"""The verdict on a printed line."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal

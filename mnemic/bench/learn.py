@@ -1,9 +1,9 @@
 """Some hundred steps on MQAR and on bytes: whether a rule's layer trains, its loss falling.
 
 One block of 32 channels in four heads, batches of 16: two pairs of eight values in 32 tokens for
-MQAR, asked for at any distance, and 64 bytes of the standard library's sources for bytes. On MQAR a
-block that remembers nothing comes to ln 8 and no further; on bytes most of the fall is that of
-knowing the last byte.
+MQAR, queried at any distance, and 64 bytes of the standard library's sources for bytes. On MQAR the
+loss of a block that remembers nothing does not fall below ln 8; on bytes most of the decrease comes
+from knowing the last byte.
 """
 
 import math

@@ -31,7 +31,7 @@ ALLOWED = {"float32": 1e-2, "bfloat16": 2e-2}
 
 @dataclass(frozen=True)
 class Precision:
-    """What a run in one precision came to, against float64.
+    """The result of a run in one precision, compared with float64.
 
     Args:
         finite: no infinity and no NaN in outputs and states.
@@ -72,9 +72,8 @@ class LongRun:
 def run(compiled: Compiled, length: int = LENGTH) -> LongRun:
     """Run a spec over a long text in every precision.
 
-    A memory that keeps every token runs over fewer (``KEPT``), so that the squares of a long text
-    do not take hours. Features that are made for texts up to some length get no longer ones, nor
-    do trees of levels that hold no more.
+    A memory that keeps every token runs over fewer tokens (``KEPT``), since its time grows with
+    their square. Features and trees of levels with a maximum length get no longer text.
 
     Raises:
         EnvironmentFailed: this Python came without its sources.

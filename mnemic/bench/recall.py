@@ -1,8 +1,8 @@
-"""What is left of a chunk's pairs at its end, chunk after chunk, with a layer's own starts.
+"""Recall of each chunk's pairs at its end, chunk by chunk, as an untrained layer starts.
 
-Keys are random unit vectors and values N(0, 1); coefficients and initial memories are those of a
-layer that nobody has trained. A memory that learns in its first chunk only, as one whose first
-step is so long that no later one moves it, shows here and in no loss of a short training.
+Keys are random unit vectors and values N(0, 1); coefficients and initial memories are those of an
+untrained layer. This detects a memory that learns in its first chunk only, since its first step is
+so long that no later one changes it, which the loss of a short training does not show.
 """
 
 import math

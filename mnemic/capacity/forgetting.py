@@ -1,4 +1,4 @@
-"""What is left of token i in the read-out at t, by autograd, beside the decay that is derived."""
+"""The influence of token i on the read-out at t, by autograd, beside the derived decay."""
 
 from dataclasses import asdict, dataclass
 from typing import Any

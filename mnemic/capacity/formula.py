@@ -1,4 +1,4 @@
-"""Errors by formula: of the dot loss by its kernel, and the least of any linear memory."""
+"""Errors by formula: that of the dot loss, from its kernel, and the least of a linear memory."""
 
 from collections.abc import Callable
 from typing import Any

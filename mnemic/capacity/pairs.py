@@ -1,10 +1,10 @@
 """How many pairs a memory holds: by Monte Carlo, and by formula where there is one.
 
 Keys are random unit vectors (Gaussian where the spec's block does not norm them), values N(0, 1).
-After n pairs the memory is asked for all of them. A pair is recalled if its own value is, by
-cosine, the nearest of all n values to what comes back; the error is what is left when read-outs are
-scaled by one common factor, over the values' squares: 0 for a perfect memory, 1 for one that says
-nothing.
+After n pairs the memory is queried with all n keys. A pair is recalled if its own value is, by
+cosine, the nearest of all n values to the read-out. The error is the squared error that remains
+when all read-outs are scaled by the best common factor, relative to the values' squares: 0 for a
+perfect memory, 1 for one whose read-outs carry no information.
 """
 
 from collections.abc import Iterator
@@ -74,7 +74,7 @@ def held(compiled: Compiled, dim: int = 32, most: int = 256, draws: int = 4) -> 
     """Measure a memory of one head of ``dim`` channels at numbers of pairs up to ``most``.
 
     Raises:
-        UsageError: a rule that is read only as it is written.
+        UsageError: a rule whose memory can be read only while it is written.
     """
     rule = compiled.operator
     if getattr(rule, "reader", rule.read) is None:  # slots are read by their two memories

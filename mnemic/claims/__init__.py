@@ -1,4 +1,4 @@
-"""What papers claim, reproduced: each claim a function, its outcome with a verdict in words."""
+"""Reproduce claims of papers: each claim is a function, its outcome has a verdict in words."""
 
 from mnemic.claims.catalogue import CLAIMS as CLAIMS
 from mnemic.claims.catalogue import about as about

@@ -32,7 +32,7 @@ class Claim:
 def reproduce(
     claim: Claim, seeds: int | None = None, quick: bool = False, told: Told = lambda what: None
 ) -> Outcome:
-    """Run a claim and return what came of it, with the time it took and what it ran on."""
+    """Run a claim and return its outcome, with the time it took and the machine."""
     began = time.perf_counter()
     outcome = claim.run(claim.seeds if seeds is None else seeds, quick, told)
     return replace(outcome, seconds=round(time.perf_counter() - began, 1), setting=_setting())

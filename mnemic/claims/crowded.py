@@ -95,7 +95,7 @@ def crowd(states: int, dim: int, swaps: int, seed: int) -> Crowd:
 
 
 def share(memory: Compiled, told: Crowd) -> float:
-    """Return the share of reads to which the value of the state that is there is the nearest."""
+    """Return the share of reads whose nearest value is that of the right state."""
     with torch.no_grad():
         out: Tensor = memory(*(x[None, :, None] for x in (told.q, told.k, told.v)))[0]
     read = out[0, -len(told.held) :, 0]

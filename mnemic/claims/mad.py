@@ -1,4 +1,4 @@
-"""MAD's five tasks, at sizes that a CPU bears, beside the tables of Miras and Atlas."""
+"""MAD's five tasks, at sizes that a CPU can train, beside the tables of Miras and Atlas."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -121,7 +121,7 @@ def _all_solve(scores: Mapping[str, list[float]]) -> bool | None:
 
 
 def first(scores: Mapping[str, list[float]], one: str, others: list[str]) -> bool | None:
-    """Return whether one's worst run is above all the others' best; None where runs mix."""
+    """Return whether one's worst run beats all the others' best; None if their ranges overlap."""
     best = max(max(scores[label]) for label in others)
     if min(scores[one]) > best:
         return True
@@ -131,7 +131,7 @@ def first(scores: Mapping[str, list[float]], one: str, others: list[str]) -> boo
 
 
 def last(scores: Mapping[str, list[float]], one: str) -> bool | None:
-    """Return whether one's best run is below all the others' worst; None where runs mix."""
+    """Return whether one's best run is below all the others' worst; None if ranges overlap."""
     others = [own for label, own in scores.items() if label != one]
     if max(scores[one]) < min(map(min, others)):
         return True

@@ -1,4 +1,4 @@
-"""What came of reproducing a claim: parts that hold or do not, rows, and panels to draw."""
+"""The outcome of reproducing a claim: parts that hold or do not, rows, and panels to draw."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -45,7 +45,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Outcome:
-    """All that came of a claim. ``sizes`` and ``seeds`` tell what was run, ``seconds`` how long."""
+    """The outcome of a claim; ``sizes`` and ``seeds`` say what was run, ``seconds`` how long."""
 
     claim: str
     parts: tuple[Part, ...]
@@ -66,7 +66,7 @@ class Outcome:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Outcome":
-        """Return the outcome that ``to_json`` told."""
+        """Return the outcome of the data that ``to_json`` returned."""
         panels = tuple(
             Panel(**{**panel, "curves": tuple(_curve(c) for c in panel["curves"])})
             for panel in data["panels"]

@@ -1,1 +1,1 @@
-"""From a spec to what it means: problem, rule, class, cost; every step a plain function."""
+"""Derive from a spec its problem, rule, structural class and costs; each step is one function."""

@@ -1,8 +1,8 @@
 """Quotients and logarithms of exponentials, written so that nothing overflows on the way.
 
 (eᶻ − e⁻ᶻ)/(1 + eᶻ + e⁻ᶻ) is ∞/∞ in float32 from |z| = 89 on, though its value is 1. A sum of
-exponentials divided by its largest one has terms of at most 1; what the sums of a product were
-divided by is gathered in one exponential, whose exponent is a sum in which large parts cancel:
+exponentials divided by its largest one has terms of at most 1. In a product of such sums the
+divisors are multiplied into one exponential, in whose exponent large terms cancel:
 
     Σᵢ cᵢ exp(aᵢ) = exp(m) Σᵢ cᵢ exp(aᵢ − m),  m = maxᵢ aᵢ
 
@@ -136,7 +136,7 @@ def _exponent(base: Any, power: Any) -> Any:
 
 
 def _logarithm(inner: Any) -> Any:
-    """Return the logarithm of a product, if that of one of its factors may overflow."""
+    """Split the logarithm of a product so that no factor overflows; None where none could."""
     apart, rest = sp.Integer(0), sp.Integer(1)
     for factor in sp.Mul.make_args(sp.Mul(*map(_without_difference, sp.Mul.make_args(inner)))):
         base, power = factor.as_base_exp()
@@ -160,9 +160,9 @@ def _logarithm_of(terms: Sum) -> Any:
 
 
 def _without_difference(factor: Any) -> Any:
-    """Write powers of what goes to zero as a difference does by what goes to zero itself.
+    """Rewrite a power of a difference that cancels near zero by a function without cancellation.
 
-    1 − tanh² z by cosh z, 1 ± tanh z by σ(±2z), 1 − σ(z) and 1 − σ(z)² by σ(−z).
+    1 − tanh² z is written with cosh z, 1 ± tanh z with σ(±2z), 1 − σ(z) and 1 − σ(z)² with σ(−z).
     """
     base, power = factor.as_base_exp()
     sign, rest = (base - 1).as_coeff_Mul()
@@ -183,14 +183,20 @@ def _without_difference(factor: Any) -> Any:
 
 
 def _power_of_sigmoid(power: Any) -> Any:
-    """Return σ(z)ᵖ where p is no whole number: σ(z) may be zero, where roots have no slope."""
+    """Write σ(z)ᵖ with a fractional p as an exponential: at σ(z) = 0 a root has no slope.
+
+    Return None where p is a whole number.
+    """
     z, times = power.base.args[0], power.exp
     return None if times.is_integer else sp.exp(-times * sym.softplus(-z))
 
 
 def _quotient(product: Any) -> Any:
-    """Return a product of sums of exponentials, if it may overflow on the way: one of the sums
-    divides, or stands under a root, or another factor vanishes, or is an exponential."""
+    """Rewrite a product with sums of exponentials whose intermediate values may overflow.
+
+    They may where a sum is a divisor or under a root, or where another factor goes to zero or is
+    an exponential. Return None for any other product.
+    """
     exponent, sums, rest, powers = sp.Integer(0), [], [], 0
     for base, power in _factors(product):
         terms = _sum(base) if power.is_Rational else None
@@ -222,7 +228,10 @@ def _quotient(product: Any) -> Any:
 
 
 def _factors(product: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the factors' bases and powers; those that go to zero beside exponentials as such."""
+    """Yield each factor's base and power; differences that go to zero are rewritten first.
+
+    Only positive whole powers in a product without exponentials stay as they are.
+    """
     factors = sp.Mul.make_args(product)
     grows = any(map(_grows, factors))
     for factor in factors:
@@ -240,7 +249,7 @@ def _vanishes(base: Any, power: Any) -> bool:
 
 
 def _sum(expression: Any) -> Sum | None:
-    """Return a sum of exponentials and of what has none; None of anything else."""
+    """Read an expression as a sum of exponentials and of terms without any; None if it is not."""
     if not _grows(expression):
         return None
     expression = expression.replace(sp.sinh, lambda z: (sp.exp(z) - sp.exp(-z)) / 2)

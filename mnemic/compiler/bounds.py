@@ -1,4 +1,4 @@
-"""Where an argument may lie, so that everything in the spec that it stands in has a meaning."""
+"""The range in which each argument keeps every expression that reads it meaningful."""
 
 import math
 from typing import Any
@@ -16,9 +16,9 @@ NEAR = 1e-6
 def bounds(problem: Problem) -> dict[str, Range]:
     """Return the range of each coefficient that is an argument, in natural units.
 
-    It is what its own place allows, met with what each expression of it alone leaves to it: of
-    ``decay: {expr: "1 - a/8"}`` an ``a`` in [0, 8). One that no place bounds is as its activation,
-    at least 0 or any number.
+    It is the intersection of what the coefficient's own place in the spec allows with what each
+    expression in this coefficient alone allows: ``decay: {expr: "1 - a/8"}`` asks for an ``a`` in
+    [0, 8). Where no place bounds it, its activation decides: at least 0, or any number.
     """
     arguments = [s for s in problem.scalars if s.argument is not None]
     found = {s.name: _of_itself(problem, s) for s in arguments}
@@ -39,15 +39,16 @@ def _of_itself(problem: Problem, scalar: Scalar) -> Range:
 
 
 def _values(problem: Problem, arguments: list[Scalar]) -> list[tuple[Scalar, float]]:
-    """Return each argument with a value in the middle of what its activation gives."""
+    """Pair each argument with the middle one of the values that its activation gives."""
     known = ranges_of(arguments)
     return [(s, known[s.symbol][len(known[s.symbol]) // 2]) for s in arguments if known[s.symbol]]
 
 
 def preimage(expr: Any, symbol: Any, allowed: Range, inside: float) -> Range:
-    """Return the interval about a value on which an expression of one symbol is in a range.
+    """Return the interval around ``inside`` on which an expression of one symbol is in a range.
 
-    Where no ends are found, or the value is none of them, any number is left.
+    An end that is not found is infinite; so are both where the expression is outside the range
+    at ``inside`` itself.
 
     >>> a = sym.coefficient("a")
     >>> str(preimage(1 - a / 8, a, Range(0, 1, open_low=True), 0.5))

@@ -1,6 +1,6 @@
-"""The branches of expressions that decide by a comparison, and which of them points have visited.
+"""The branches of piecewise expressions, and which of them sample points have visited.
 
-Cases, maxima, absolute values and signs change where an expression, an edge, is zero.
+Cases, maxima, absolute values and signs change branch where some expression, called an edge, is 0.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ class Branches:
         self.left = {pair for e in expressions for pair in self._reached(e, {}, set())}
 
     def visit(self, at: Point) -> None:
-        """Take off the list the branches that expressions take at a point."""
+        """Remove from ``left`` the branches that the expressions take at a point."""
         signs = self.edges.signs(at)
         if signs is None:
             return

@@ -57,7 +57,7 @@ class Facts:
 
     @property
     def intervals(self) -> tuple[int, ...]:
-        """How many tokens each matrix stands still as the gradient sees it."""
+        """For how many tokens the gradient sees each matrix unchanged."""
         return tuple(max(self.anchor, matrix.every) for matrix in self.network.matrices)
 
 

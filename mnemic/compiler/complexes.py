@@ -1,8 +1,8 @@
 """A diagonal memory under a phase: complex numbers, x_t = α_t e^{iω_t} x_{t−1} + b_t.
 
-Every key channel is one number, whose real and imaginary part are two channels of the value, of
-the state and of the read-out. The forms run it in a frame that turns with the phases, where a part
-never meets the other; so a step must be the same seen from any angle: linear in prediction and
+Every key channel is one complex number, whose real and imaginary parts are two channels of the
+value, of the state and of the read-out. The forms compute in a frame that rotates with the phases,
+where the two parts never mix. So a step must commute with rotation: it is linear in prediction and
 value, entry by entry, with real factors.
 """
 
@@ -41,5 +41,5 @@ def _issues(problem: Problem, error: ErrorSignal, retained: Retained) -> Iterato
 
 
 def _linear(expr: sp.Expr) -> bool:
-    """Return whether an expression is v times what v does not enter."""
+    """Return whether an expression is v times a factor that does not depend on v."""
     return not sp.simplify(expr / sym.v).has(sym.v)

@@ -28,8 +28,8 @@ def falls(
 ) -> tuple[float, float] | None:
     """Return a place (``along``, v) near which the error falls; ``None`` for a convex loss.
 
-    Looked at by numbers: values of several sizes and both sides of kinks, and coefficients at the
-    least, the middle and the largest of their ``ranges``, where the error has values.
+    This is tested in numbers: values of several sizes and both sides of kinks, with coefficients
+    at the least, the middle and the largest of their ``ranges``, wherever the error is defined.
 
     >>> falls(sp.tanh(sym.y - sym.v)) is None
     True

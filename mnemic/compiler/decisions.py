@@ -1,7 +1,7 @@
 """How a node of an expression decides between branches: by the signs of its edges.
 
-An edge is zero where an expression changes from one branch to another: the two sides of a condition
-one less the other, what stands in an absolute value or a sign.
+An edge is an expression that is zero where another changes branch: the difference of the two sides
+of a condition, or the argument of an absolute value or a sign.
 """
 
 from collections.abc import Callable, Iterator
@@ -87,7 +87,7 @@ def ways(node: Any, signs: Signs) -> Iterator[Way]:
 
 
 def implications(node: Any, i: int) -> Iterator[tuple[Any, frozenset[int]]]:
-    """Yield edges with the signs that they have where a node takes a branch."""
+    """Yield each edge of a node with the signs that it has where the node takes branch i."""
     if isinstance(node, sp.Piecewise):
         for before in node.args[:i]:
             yield from _implied(before[1], holds=False)

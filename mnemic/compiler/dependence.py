@@ -1,4 +1,4 @@
-"""Whether expressions depend on what they are functions of, and coefficients have numbers."""
+"""Check that expressions depend on their symbols, and that coefficients have finite values."""
 
 from collections.abc import Iterator
 from itertools import product

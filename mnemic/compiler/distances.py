@@ -1,9 +1,8 @@
-"""Links on a simplex, written in the distance to the end of what the slope reaches.
+"""Links on a simplex, written in the distance of the dual to the slope's upper limit.
 
-Where a slope s (f′, or R′) stays below s(∞) = H its inverse has a pole at H. There w is fixed by
-the distance u = H − a alone, of which H − a itself, taken in rounded numbers, keeps nothing: so
-both s(w) and its inverse are written in u, and in a form that does not cancel. Without a pole u is
-−a.
+Where a slope s (f′, or R′) stays below s(∞) = H, its inverse has a pole at H. Near it w depends
+only on the distance u = H − a, and computing H − a in floating point loses all its digits. So both
+s(w) and its inverse are written in u, in a form that does not cancel. Without a pole u is −a.
 """
 
 import math
@@ -38,9 +37,9 @@ DIGITS = 80
 class Distances:
     """A slope s on w > 0 and its inverse, by distances.
 
-    ``distance`` is H − s(w) in w, which falls; ``entry`` its inverse in ``u``, zero from where
-    w ≥ 0 binds, ``None`` without a closed form; ``flow`` is w s′(w). ``pole`` tells whether H is
-    finite, ``end`` where w ends.
+    ``distance`` is H − s(w) as a function of w, which decreases. ``entry`` is its inverse in
+    ``u``: zero where the constraint w ≥ 0 binds, ``None`` without a closed form. ``flow`` is
+    w s′(w). ``pole`` says whether the inverse has a pole at H, ``end`` is the upper end of w.
     """
 
     distance: Any
@@ -51,8 +50,7 @@ class Distances:
 
 
 def distances(slope: Any, inverse: Any | None, end: Any) -> Distances:
-    """Return a slope in w and its inverse in a, in distances; ``end`` is where the domain of w
-    ends."""
+    """Write a slope in w, and its inverse in a, in distances; ``end`` is the upper end of w."""
     w = sp.Symbol("w", positive=True)
     known = slope.subs(sym.w, w)
     highest, lowest = limit(known, w, end, "-"), limit(known, w, sp.Integer(0), "+")
@@ -68,8 +66,8 @@ def distances(slope: Any, inverse: Any | None, end: Any) -> Distances:
 
 
 def _within(entry: Any, cut: Any, highest: Any, end: Any, *, pole: bool) -> Any:
-    """Extend the inverse to all distances: w ≥ 0 binds from ``cut`` on, and nearer than the slope
-    comes w is at the end of its domain."""
+    """Extend the inverse to all distances: w is 0 from ``cut`` on, where w ≥ 0 binds, and at the
+    end of its domain for distances smaller than any that the slope attains."""
     branches = []
     if pole:
         branches.append((sp.oo, u <= NEAR))
@@ -87,7 +85,7 @@ def _entry(inverse: Any, top: Any, pole: bool) -> Any:
 
 
 def limit(slope: Any, symbol: Any, end: Any, side: str) -> Any:
-    """Return the limit of a slope; infinite where SymPy finds none that is a number."""
+    """Return the limit of a slope; infinite where SymPy finds no finite one."""
     try:
         found = sp.limit(slope, symbol, end) if end == sp.oo else sp.limit(slope, symbol, end, side)
     except (NotImplementedError, ValueError, TypeError):
@@ -181,7 +179,7 @@ def _less_one(pair: Any) -> Any:
 
 
 def _digits(expr: Any, symbol: Any) -> list[Any]:
-    """Evaluate an expression at ``PLACES``, in digits enough; nan where it has no value."""
+    """Evaluate an expression at ``PLACES`` with extra digits; nan where it has no value."""
     value = sp.lambdify(symbol, spelled(_at_rest(expr, symbol)), "mpmath")
     found = []
     with mpmath.workdps(DIGITS):
@@ -217,6 +215,6 @@ def _lost(form: Any, symbol: Any, true: list[Any]) -> float:
 
 
 def _at_rest(expr: Any, symbol: Any) -> Any:
-    """Put each coefficient of an expression at a number of its own."""
+    """Substitute a different fixed number for each coefficient of an expression."""
     free = sorted(expr.free_symbols - {symbol}, key=str)
     return expr.subs({s: sp.Rational(7 + i, 10) for i, s in enumerate(free)})

@@ -25,7 +25,7 @@ FEW = 12
 
 
 def ends(symbol: Any, reach: Reach) -> tuple[float, float]:
-    """Return between which ends a symbol lies, itself unequal to both."""
+    """Return the two ends of the open interval in which a symbol lies."""
     if symbol in reach:
         return reach[symbol]
     if symbol in WHOLE:
@@ -53,7 +53,7 @@ def sample(symbols: Iterable[Any], seed: int, reach: Reach | None = None) -> Poi
 
 
 def sample_far(symbols: Sequence[Any], seed: int, reach: Reach) -> Point:
-    """Draw values of any magnitude, which few binary digits tell."""
+    """Draw values of any magnitude that few binary digits represent exactly."""
     source = random.Random(f"far {seed}")
     found = [_far(symbol, source, reach) for symbol in symbols]
     return ordered(symbols, found)

@@ -1,7 +1,7 @@
 """The edges of expressions, and points on every side of them.
 
-On an edge itself nothing is looked at, unless a condition asks for equality or whole numbers stand
-in it.
+No point lies on an edge itself, unless a condition tests for equality or the edge contains whole
+numbers.
 """
 
 import math
@@ -29,7 +29,7 @@ SHORT = 80
 
 
 class Edges:
-    """The edges of expressions in a few symbols; ``met`` are those on which points lie, too."""
+    """The edges of expressions in a few symbols; points may also lie on those in ``met``."""
 
     def __init__(self, expressions: Sequence[Any], symbols: Sequence[Any], reach: Reach) -> None:
         self.symbols, self.reach = list(symbols), reach
@@ -53,7 +53,7 @@ class Edges:
         return {e: _sign(x) for e, x in zip(self.all, values, strict=True)}
 
     def beside(self, at: Point) -> bool:
-        """Return whether a point is on no edge, or on one on which points lie."""
+        """Return whether a point lies on no edge but those in ``met``."""
         told = (self.signs(at) or {}).items()
         return all(signs != {0} or plain(edge)[0] in self.met for edge, signs in told)
 
@@ -70,7 +70,7 @@ class Edges:
                 yield from (self._mixed(base, source) for _ in range(MIXED))
 
     def _together(self, base: Point, order: Sequence[int]) -> Iterator[Point]:
-        """Yield points at all sides that one symbol has where another is at each of its own."""
+        """Yield points at every combination of the sides of edges that the symbols can take."""
         if not order:
             yield base
             return

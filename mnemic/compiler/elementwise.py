@@ -55,7 +55,7 @@ def _running(average: Average, table: dict[str, Any]) -> Running:
 
 
 def _reduced(found: _Read) -> _Read:
-    """Drop averages that forget all at every token, or that nothing reads, from a step."""
+    """Remove from a step the averages whose decay is zero, and those that nothing reads."""
     step, kept = found.step, []
     for average in found.averages:
         if average.decay == 0 and not step.has(average.before):

@@ -61,7 +61,7 @@ class ErrorSignal:
 
 
 def derive(loss: Any, smooth: float | None = None) -> ErrorSignal:
-    """Return ∂ℓ/∂ŷ of a loss in e, y, v or n; ``smooth`` puts tanh(a x) for sign(x)."""
+    """Return ∂ℓ/∂ŷ of a loss in e, y, v or n; ``smooth`` replaces sign(x) by tanh(a x)."""
     if loss.has(sym.n) and not loss.has(sym.e, sym.y, sym.v):
         gain = sp.piecewise_fold(_clean(sp.diff(loss, sym.n), smooth) / sym.n)
         gain = simplest(gain, simplified(gain), sp.expand(gain))
@@ -97,7 +97,7 @@ def _clean(signal: Any, smooth: float | None) -> Any:
 
 
 def _bounded(expression: Any) -> Any:
-    """Return what ``simplified`` makes of an expression, unless that brings in overflow."""
+    """Simplify an expression, unless the simpler form would overflow."""
     found = simplified(expression)
     return expression if found.has(*GROWING) and not expression.has(*GROWING) else found
 
@@ -120,8 +120,8 @@ def _by_parity(signal: Any) -> Any:
 def _odd(right: Any, size: Any) -> Any:
     """Return an odd function of e from its positive branch: e g(|e|), where g is a number at zero.
 
-    sign(e) f(|e|) is the same but for its slope at zero, which is none to automatic
-    differentiation; where f is steep there, or jumps, or is flat, it may stay.
+    sign(e) f(|e|) has the same values, but automatic differentiation gives it slope zero at e = 0.
+    Where f is steep there, or jumps, or is flat, that form may stay.
     """
     gain = sp.cancel(right / size)
     at_zero = gain.subs(size, 0)

@@ -1,8 +1,8 @@
 """Gradients, minimisers and roots that a stated problem names, in float64.
 
-They know the mathematics by its values alone: a gradient is automatic differentiation of the
-expression, a minimiser is found by BFGS and Newton's method and, where the function has kinks, by
-bisection along each coordinate; a root by Brent's method.
+They use only values of the expressions: a gradient is found by automatic differentiation, a
+minimiser by BFGS and Newton's method or, where the function has kinks, by bisection along each
+coordinate, a root by Brent's method.
 """
 
 from __future__ import annotations

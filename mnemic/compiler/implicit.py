@@ -1,11 +1,11 @@
 """The error at the new prediction: the root s of s = e(ŷ − c s), for a loss that is convex.
 
-It is opaque to SymPy but for its derivatives, those of an implicit function. With p = ∂e/∂ŷ at
-the new prediction,
+SymPy knows nothing of this function but its derivatives, those of an implicit function. With
+p = ∂e/∂ŷ at the new prediction,
 
     ∂s/∂ŷ = p/(1 + c p),   ∂s/∂c = −s p/(1 + c p),   ∂s/∂x = ∂e/∂x/(1 + c p),
 
-and where e jumps p is infinite: s then lies inside the jump, and the new prediction stays there.
+and where e jumps, p is infinite: s then lies inside the jump, where the new prediction stays.
 """
 
 from functools import cache
@@ -36,9 +36,9 @@ class steep(sp.Function):  # type: ignore[misc]
 
 
 class NewErrorBase(sp.Function):  # type: ignore[misc]
-    """s(ŷ, c, x…): each equation has a class of its own, made by ``new_error``.
+    """The function s(ŷ, c, x…); ``new_error`` makes one subclass for each equation.
 
-    SymPy's printers find what a class inherits by the name's ending in ``Base``.
+    SymPy's printers recognise a base class by a name that ends in ``Base``.
 
     ``signal`` is e at ``PLACE`` with ``holders`` for x, ``slope`` its derivative, ``steepest``
     sup ∂e/∂ŷ (``oo`` where there is none), ``jumps`` whether e may jump.

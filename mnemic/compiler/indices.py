@@ -1,4 +1,4 @@
-"""Heads, their number, and tokens at which expressions of them are looked at."""
+"""The heads, number of heads and tokens at which expressions of these are sampled."""
 
 from typing import Any, Final
 
@@ -21,5 +21,5 @@ def indices_of(problem: Problem) -> dict[Any, list[float]]:
 
 
 def places_of(problem: Problem) -> dict[Any, list[float]]:
-    """Return numbers at which expressions are looked at, by symbol: of coefficients and indices."""
+    """Return, by symbol, the numbers at which expressions are sampled: coefficients and indices."""
     return {**ranges_of(problem.scalars), **indices_of(problem)}

@@ -1,8 +1,8 @@
 """Inverses of monotone functions of one entry: the w at which slope(w) = a, in closed form.
 
-What SymPy finds is kept where numbers confirm it over the whole domain and around a dual of zero,
-where memories begin. Equations over which SymPy would take minutes are told by their shape, and
-left to a root found in numbers.
+A solution of SymPy's is kept if numbers confirm it over the whole domain and around a dual of zero,
+where memories begin. Equations that would take SymPy minutes are recognised by their shape and
+left to a numerical root finder.
 """
 
 import math
@@ -67,8 +67,8 @@ def _invert_kinked(slope: Any, domain: tuple[Any, Any]) -> Any | None:
 def _mirrored(branch: Any, end: Any, side: int) -> Any:
     """Write a branch that begins at ``end`` so that it is real on the other side, too.
 
-    PyTorch computes both branches of a case everywhere, and the gradient of √a is no number below
-    zero though it is not taken: √|a| has one.
+    PyTorch computes both branches of a case everywhere: below zero the gradient of √a is nan even
+    where that branch is not taken, while √|a| has a finite one.
     """
     if branch.is_polynomial(sym.a):
         return branch
@@ -174,13 +174,15 @@ NEAR_START = (0.0, 1e-9, -1e-9, 1e-5, -1e-5)
 
 
 def _begins(candidate: Any, slope: Any, domain: tuple[Any, Any]) -> bool:
-    """Return whether the inverse has its number at a dual of zero, where memories begin, and around
-    it, if zero is a dual of an entry inside the domain."""
+    """Return whether the inverse is right at and around a dual of zero, where memories begin.
+
+    It need not be where zero is no dual of an entry inside the domain.
+    """
     low, high = map(float, domain)
     dual, back = _in_numbers(candidate, slope)
 
     def tried(point: float) -> tuple[bool, bool]:
-        """Return whether an entry inside the domain has this dual, and whether it is right."""
+        """Return whether the inverse gives an entry inside the domain, and the right one."""
         try:
             entry = complex(back(point))
             there = abs(entry.imag) < 1e-12 and low < entry.real < high

@@ -15,8 +15,8 @@ NEAR, NEARER = mpmath.mpf(10) ** -6, mpmath.mpf(10) ** -11
 def jump(function: Any, symbol: Any, domain: tuple[Any, Any]) -> Any | None:
     """Return a place inside a domain where a function jumps, the lowest; None where there is none.
 
-    Told from numbers, with coefficients at 0.7: SymPy's limits do not see which side of a condition
-    they come from.
+    It is found by sampling, with coefficients at 0.7: SymPy's limits do not distinguish from which
+    side of a condition they are taken.
 
     >>> w = sp.Symbol("w", real=True)
     >>> jump(2 * w + sp.sign(w - 1), w, (-sp.oo, sp.oo)), jump(w * sp.sign(w), w, (-1, 1))

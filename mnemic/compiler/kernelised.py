@@ -1,7 +1,7 @@
-"""Rules behind a kernel: what they cannot ask for, and their gates as part of the error.
+"""Rules behind a kernel: what they do not support, and their gates as part of the error.
 
-One key is kept for each pair, and all that is known of φ(k) is κ; so a role that erases or writes
-is φ(k) times a gate (DeltaFormer's α on the write and β on the erase), which belongs to the row.
+One key is kept for each pair, and φ(k) is known only through κ. So a key that erases or writes is
+φ(k) times a gate (DeltaFormer's α on the write and β on the erase), which multiplies the row.
 """
 
 from dataclasses import replace
@@ -19,9 +19,10 @@ KEY = sp.Symbol("k", real=True)
 
 
 def check(problem: Problem, error: ErrorSignal, gain: Any, per: dict[Any, str]) -> None:
-    """Raise ``Refused`` for what needs more of φ than its kernel; ``per``: what a symbol varies by.
+    """Raise ``Refused`` for whatever needs more of φ than its kernel.
 
-    The read-out, the keys, the method, and what has no meaning beside rows over their sums.
+    Checked are the keys, the method, and what is undefined beside rows divided by their sums;
+    ``per`` says over what each coefficient varies.
     """
     if problem.kernels is None:
         return
@@ -117,8 +118,9 @@ def gate(problem: Problem, role: str) -> Any:
 def folded(rule: Rule) -> Rule:
     """Return the same rule with its gates inside the error, every role the plain key.
 
-    −η (g_e slope·ŷ + g_w offset) φ(k)ᵀ for an error that splits, else −η g e φ(k)ᵀ; the rate of
-    what splits goes inside too, so that a gate of 1/η on either cancels before it is divided.
+    The step is −η (g_e slope·ŷ + g_w offset) φ(k)ᵀ for an error that splits into prediction and
+    value, else −η g e φ(k)ᵀ. For one that splits the rate goes inside too, so that a gate of 1/η
+    cancels symbolically.
     """
     problem = rule.problem
     if problem.kernels is None:

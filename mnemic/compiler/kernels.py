@@ -1,4 +1,4 @@
-"""A feature map that is known by its kernel alone: φ(k)·φ(x) = κ(s) with s = k·x.
+"""A feature map that is known only through its kernel: φ(k)·φ(x) = κ(s) with s = k·x.
 
 The memory W = Σ_i u_i φ(k_i)ᵀ is then kept as keys and rows, and W φ(x) = Σ_i u_i κ(k_i·x).
 """
@@ -83,7 +83,7 @@ class Kernels:
 
 
 def kernels_of(features: Features) -> Kernels | None:
-    """Return κ1 and κ2 of features without a finite map, ``None`` for those that have one."""
+    """Return κ1 and κ2 of features that have no finite map, ``None`` for those that have one."""
     if isinstance(features, Exponential):
         both = Kernel(sp.exp(number(features.scale) * sym.s))
         return Kernels(both, both)

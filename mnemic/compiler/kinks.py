@@ -17,7 +17,7 @@ ROUNDING = 1e-9
 
 
 def kinks(function: Any, symbols: Sequence[Any]) -> Callable[..., list[float]]:
-    """Return a function of all symbols' numbers but the first, by which it gives the kinks in it.
+    """Return a function from the values of all symbols but the first to the kinks in the first.
 
     >>> import sympy as sp
     >>> x, c = sp.symbols("x c", real=True)

@@ -1,7 +1,7 @@
-"""An f-divergence W_t = W_{t−1} ∘ g(S_t − ζ): which memories can be multiplied so at every token.
+"""An f-divergence W_t = W_{t−1} ∘ g(S_t − ζ): which memories can be multiplied like this.
 
-Such a memory has no dual that could gather steps, pass through O or be scaled, and it starts at one
-number everywhere.
+Such a memory has no dual that could accumulate steps, pass through O or be scaled, and all its
+entries start at one number.
 """
 
 from mnemic.compiler.classify import Facts, is_layered
@@ -10,7 +10,7 @@ from mnemic.compiler.rule import Applied
 
 
 def check(facts: Facts) -> None:
-    """Refuse what stands between the steps of an f-divergence and the memory, at its entry.
+    """Refuse what would act between the steps of an f-divergence and the memory.
 
     Raises:
         Refused: several matrices, an interval, an O, or norms.

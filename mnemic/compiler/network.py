@@ -1,9 +1,9 @@
 """A memory as a small network of matrices and elementwise maps, and its backward pass, derived.
 
 M(x) = x + LN(W1 σ(W2 φ(x))) is z2 = W2 φ, h2 = σ(z2), z1 = W1 h2, norm = LN(z1), out = x + norm.
-The chain rule, node by node in reverse, gives ∇_W ℓ = δ aᵀ for every matrix: δ the cotangent of
-its product, a what it multiplied. So a deep memory is one linear memory a matrix, each with keys
-a and rows δ of its own, under one decay, momentum and window.
+The chain rule, node by node in reverse, gives ∇_W ℓ = δ aᵀ for every matrix: δ is the cotangent of
+its product, a the vector that it multiplied. So a deep memory is one linear memory per matrix, each
+with its own keys a and rows δ, all with the same decay, momentum and window.
 """
 
 from collections.abc import Callable
@@ -190,7 +190,7 @@ class _Build:
         self.input, self.raw, self.size = FEATURES, RAW, "D"
 
     def memory(self, memory: Memory, every: int) -> None:
-        """Append one memory, whose input is what stands there so far."""
+        """Append one memory, whose input is the output of those before it."""
         first = len(self.matrices) + 1
         tag = str(first)
         inner = self._layers(memory, first, every)

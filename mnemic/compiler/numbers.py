@@ -44,9 +44,9 @@ def same_number(one: Any, other: Any, points: int = 4) -> bool:
 def compare(one: Any, other: Any, points: int = 4, reach: Reach | None = None) -> Answer:
     """Compare two expressions at random points, in every branch of both.
 
-    ``reach`` gives the range of symbols that do not have all numbers of their sign. What is rounded
-    is the same where a smooth function in place of ``round`` says so, different where rounded
-    numbers are.
+    ``reach`` gives the range of symbols that cannot take all numbers of their sign. Expressions
+    with ``round`` are the same if they agree with a smooth function in its place, and different if
+    their rounded values differ.
     """
     smooth = _compared(_opaque(one), _opaque(other), points, reach or {})
     if smooth != "different" or not any(sp.sympify(x).has(sym.round) for x in (one, other)):
@@ -74,7 +74,7 @@ class _Pair:
         self.function, self.symbols = _function([one, other], cse=True)
 
     def compared(self, points: int) -> Answer:
-        """Return what points of all magnitudes say, and where there are branches those of each."""
+        """Compare at points of all magnitudes, and in every branch if the expressions have any."""
         agreed: list[Point] = []
         for seed in range(4 * points):
             at = sample(self.symbols, seed, self.reach)
@@ -108,7 +108,7 @@ class _Pair:
         return "open"
 
     def _agree_at(self, points: Iterable[Point], agreed: list[Point]) -> bool:
-        """Return whether no point tells the two apart, and keep those where they agree."""
+        """Return whether the two differ at none of the points; add those where they agree."""
         for at in points:
             found = self._agree(at, real=True)
             if found is False:
@@ -117,8 +117,8 @@ class _Pair:
         return True
 
     def _agree(self, at: Point, *, real: bool) -> bool | None:
-        """Return whether the two agree at a point; None where one has no (real) number, or more
-        digits are lost than are looked at."""
+        """Return whether the two agree at a point; None where one has no (real) value, or where
+        too many digits cancel to decide."""
         with mpmath.workdps(DIGITS + SPARE):
             found = _numbers(self.function, at)
         if found is None or (real and any(mpmath.im(x) != 0 for x in found)):
@@ -135,7 +135,7 @@ class _Pair:
 def vanishes(expression: Any) -> bool:
     """Return whether an expression is zero: simplified, or a large one at random points.
 
-    The most are something at the first point, and are not simplified.
+    Most expressions are nonzero at the first point, so they need not be simplified.
     """
     if _is_something(expression):
         return False
@@ -144,8 +144,8 @@ def vanishes(expression: Any) -> bool:
 
 
 def _is_something(expression: Any) -> bool:
-    """Return whether an expression has a number other than zero at a random point, the same one
-    however many digits are kept."""
+    """Return whether an expression has a nonzero value at a random point, with the same digits at
+    every precision."""
     shown = _opaque(expression)
     try:
         alone, free = _function([shown])
@@ -189,7 +189,7 @@ def _close(left: Any, right: Any, digits: int = DIGITS) -> bool:
 
 
 def spelled(expression: Any) -> Any:
-    """Write our own functions in SymPy's."""
+    """Write our own functions in terms of SymPy's."""
     found = sp.sympify(expression)
     found = found.replace(sym.sigmoid, lambda z: 1 / (1 + sp.exp(-z)))
     found = found.replace(sym.softplus, lambda z: sp.log(1 + sp.exp(z)))
@@ -198,7 +198,7 @@ def spelled(expression: Any) -> Any:
 
 
 def _opaque(expression: Any) -> Any:
-    """Put fixed smooth stand-ins for opaque functions and for rounding, which hides differences."""
+    """Replace opaque functions, and rounding, which hides differences, by fixed smooth ones."""
     return _spelled(sp.sympify(expression).replace(sym.round, lambda z: _stand_in("round", (z,))))
 
 
@@ -260,7 +260,7 @@ LARGE = SUREST
 
 
 def _growing(name: str) -> Callable[[Any], Any]:
-    """Return exp, sinh or cosh as a function that gives its limit where the argument is vast."""
+    """Return exp, sinh or cosh as a function that gives its limit for very large arguments."""
     function = getattr(mpmath, name)
 
     def value(x: Any) -> Any:

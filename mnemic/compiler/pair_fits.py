@@ -1,7 +1,7 @@
-"""The regression of a memory that is made of the kept pairs, from the problem that it states.
+"""The regression over kept key–value pairs, derived from the problem that a spec states.
 
-With e = c·(ŷ − v) the stationarity Σ w_i e_i = 0 of a constant fit is linear in it: the weighted
-mean. Any other loss asks for a root a query, which is derived here to be so and refused.
+With e = c·(ŷ − v) the stationarity Σ w_i e_i = 0 of a constant fit is linear in the fit, whose
+solution is the weighted mean. Any other loss would need a root per query, and is refused.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from mnemic.dsl.memory import Interpolation, Nonparametric
 
 
 def derive(problem: Problem, error: ErrorSignal) -> Fit | None:
-    """Return the fit of a memory of kept pairs, ``None`` for any other memory.
+    """Derive the fit of a memory of kept pairs; ``None`` for any other memory.
 
     Raises ``Refused`` where the problem is not solved by one linear system.
     """

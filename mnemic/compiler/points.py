@@ -1,4 +1,4 @@
-"""Points at which an expression of coefficients is looked at by numbers."""
+"""Sample points of coefficients, at which expressions are evaluated."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -22,10 +22,10 @@ def few_of(values: list[float]) -> list[float]:
 
 
 def points(values: Sequence[list[float]]) -> Iterator[tuple[float, ...]]:
-    """Yield points of few values of each coefficient: all together, or ``MOST`` of them.
+    """Yield combinations of a few values of each coefficient: all, or ``MOST`` of them.
 
-    Of more are taken all at the least, the middle and the largest, each alone at an end, and a
-    sample that is the same every time.
+    If there are more, these are taken: all coefficients at the least, the middle and the largest
+    value, each alone at an end, and a fixed random sample.
 
     >>> len([*points([[0.0, 1.0, 2.0]] * 4)]), len([*points([[0.0, 1.0, 2.0]] * 12)])
     (81, 81)

@@ -75,10 +75,10 @@ class Problem:
 
     @property
     def even_weight(self) -> Any | None:
-        """γ where one value weighs every pair of a step, and so belongs to its rate.
+        """γ where one value weighs every pair of a step, so that it can be part of the rate.
 
-        That is a step of one pair, and a γ that is a number or an expression: of the current
-        token where there is one for each (t, i), of the head alone where it stays with its pair.
+        This holds for a step of one pair, and for a γ that is not an argument: any expression
+        where γ belongs to (t, i), only one of the head where γ belongs to the pair's own token.
         """
         gamma, word = self.scalar("gamma"), type(self.spec.weights).word()
         if gamma is None or word not in ("token", "window"):
@@ -156,8 +156,7 @@ SCALE = "retention.constraint.scale"
 
 
 def by_matrix(spec: Spec, declared: dict[str, Coefficient]) -> dict[str, Coefficient]:
-    """Return the scale of a simplex, where it is learned, as one of each matrix of a memory of
-    layers."""
+    """Replace the learned scale of a simplex by one scale for each matrix of a memory of layers."""
     matrices = network(spec.memory).matrices
     scale = declared.get("scale")
     if scale is None or not scale.learned or len(matrices) < 2:

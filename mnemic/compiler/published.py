@@ -32,7 +32,7 @@ Of a deep memory a rule is read once for each of its matrices, and ``grad`` is t
 summed, weighted loss of the step in that matrix, ``e`` the last key's ŷ − v.
 
 The text is cut into tokens of a closed list, parsed by Python's ``ast`` and walked with an
-allow-list; nothing of it is ever run.
+allow-list; it is never executed.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def ranges_of(scalars: Iterable[Scalar]) -> dict[Any, list[float]]:
 
 
 def spans_of(scalars: Iterable[Scalar]) -> dict[str, tuple[float, float]]:
-    """Return between which numbers each argument lies under its activation, by its name."""
+    """Return the interval in which each argument lies under its activation, by its name."""
     return {str(s): span(x) for s, x in ranges_of(scalars).items() if len({*x}) > 1}
 
 

@@ -1,4 +1,4 @@
-"""What is not derived: the reason, its mathematics, and where in the spec it was asked for."""
+"""The error for what is not derived: the reason, its expressions, and the place in the spec."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,9 +9,9 @@ class Refused(Exception):
     """Something has no derivation.
 
     Args:
-        message: the reason; ``{}`` where an expression stands, if there are any.
+        message: the reason, with ``{}`` for each expression.
         shown: those expressions.
-        place: the entry that is answerable; else what ``asked_at`` says.
+        place: the spec's entry at fault; if not given, the place of ``asked_at``.
     """
 
     def __init__(self, message: str, *shown: Any, place: str = "") -> None:
@@ -28,7 +28,7 @@ class Refused(Exception):
 
 @contextmanager
 def asked_at(place: str) -> Iterator[None]:
-    """Give what is refused within ``place`` as its place in the spec, unless it has one."""
+    """Set ``place`` as the place of whatever is refused in this context and has none yet."""
     try:
         yield
     except Refused as refusal:

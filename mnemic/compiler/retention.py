@@ -51,9 +51,9 @@ class Refused(refused.Refused):
 class Link:
     """W = link(A): an expression in one entry a, coefficients, ζ or ν.
 
-    ``normaliser`` tells the scalar that couples the entries: none; a softmax over ``over`` (then
+    ``normaliser`` says which scalar couples the entries: none; a softmax over ``over`` (then
     ``expr`` is the exponent and the entries sum to ``scale``); ζ as the root of Σ w = scale;
-    ν = ‖A‖_p with p = ``power``; or the projection on a ball. Without a closed form ``expr`` is
+    ν = ‖A‖_p with p = ``power``; or the projection onto a ball. Without a closed form ``expr`` is
     ``None`` and the entry is the root w of ``slope``(w) = a on ``domain``, found numerically.
     """
 
@@ -74,9 +74,9 @@ class Link:
 
     @property
     def unit(self) -> float:
-        """How far the dual goes for W to change by about itself: |link(0)/link′(0)|.
+        """The change of the dual that changes W by about its own size: |link(0)/link′(0)|.
 
-        It is 0 where a dual of zero gives W = 0, so that W has no unit but the dual's own.
+        It is 0 where a dual of zero gives W = 0, which sets no scale.
 
         >>> Link(sp.exp(sym.a)).unit, Link(sym.a).unit
         (1.0, 0.0)
@@ -92,7 +92,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Retained:
-    """What retention derives to.
+    """The result of deriving a retention, in one of three modes.
 
     ``dual``: A_t = decay·A_{t−1} + gain·S_t + shift, W_t = link(A_t).
     ``prox``: a = decay·∇R(W_{t−1}) + S_t, W_t = link(a); ``mirror`` is ∇R.
@@ -117,13 +117,15 @@ class Retained:
 
     @property
     def without_step(self) -> Link:
-        """The link of a dual that no step has been taken on, whose rate would weigh the global
-        term: W_0 = argmin R(W) − ⟨A_0, W⟩ under the constraint."""
+        """The link of the dual before any step, W_0 = argmin R(W) − ⟨A_0, W⟩ under the constraint.
+
+        It has no global term, whose weight would be the rate of a step.
+        """
         return self.link if self.first is None else self.first
 
 
 def unlinked(retained: Retained) -> Retained:
-    """Return a retention whose link multiplies by a number c with W = cA for the state.
+    """Rewrite a retention whose link multiplies by a number c to have W = cA as its state.
 
     W_t = decay·W_{t−1} + c·gain·S_t is then linear in its steps, as A_t was.
 
@@ -180,7 +182,7 @@ def bregman(
 
 
 def _shortest(mirror: Any, positive: frozenset[Any]) -> Any:
-    """Return ∇R, or where it is shorter what it is for coefficients above 0: roots of squares end.
+    """Return the shorter of ∇R and ∇R for coefficients above 0, where roots of squares cancel.
 
     >>> b = sp.Symbol("b", real=True)
     >>> size = sp.sqrt(b**2 + sym.w**2)
@@ -212,7 +214,7 @@ def _check_mirror(mirror: Any, domain: tuple[Any, Any]) -> None:
 def has_bounded_range(slope: Any, domain: tuple[Any, Any]) -> bool:
     """Return whether an increasing function stays finite towards an end of its domain.
 
-    Told by how much it still grows over six decades; a logarithm grows by more than ten.
+    It counts as finite if it grows by less than 1 over six decades; a logarithm grows by over 10.
     """
     free = {s: 1 for s in slope.free_symbols - {sym.w}}
     value = sp.lambdify(sym.w, _spelled(slope.subs(free)), "mpmath")
@@ -307,8 +309,8 @@ def _on_simplex(link: Link) -> Link:
 
 
 def _within_range(link: Link, reach: Any) -> Any:
-    """Extend the link to all duals: w ≥ 0 binds under R'(0), and above what R' reaches w is the end
-    of its domain."""
+    """Extend the link to all duals: w is 0 below R'(0), where w ≥ 0 binds, and above the range of
+    R' it is the end of its domain."""
     assert link.expr is not None
     lowest = sp.limit(link.slope, sym.w, 0, "+")
     highest = sp.limit(link.slope, sym.w, link.domain[1], "-")
@@ -446,7 +448,8 @@ def _stays_convex(looked: _Generator, domain: Any, *, nonnegative: bool) -> bool
 def _check_convex(looked: _Generator) -> None:
     """Refuse an f that is not real and strictly convex on x > 0: f′ would have no inverse there.
 
-    Looked at beside round numbers, where a curvature may vanish or be infinite by itself.
+    It is sampled next to round numbers, not at them: there a curvature may happen to vanish or be
+    infinite.
     """
     for point in (1.0137 * p for p in inside(sp.Integer(0), sp.oo)):
         if not looked.is_convex(point):
@@ -487,7 +490,7 @@ def _domain(looked: _Generator, *, nonnegative: bool) -> tuple[Any, Any]:
 def _real(function: Any, place: tuple[Any, ...], above: Any) -> bool:
     """Return whether the value at a place is real and above a bound.
 
-    In digits enough for cancellation.
+    It is evaluated with enough digits for cancellation.
     """
     with mpmath.workdps(DIGITS):
         try:

@@ -67,8 +67,9 @@ class LeastSquares:
 
     ``ridge`` λ, ``steps`` full-batch gradient steps from the origin (0: the exact minimiser),
     ``constant`` whether the ridge stands beside H, where forgetting leaves it alone (otherwise H
-    starts at λI), ``weight`` of a new pair, ``fades`` whether the weights decay, ``iterations`` the
-    most of conjugate gradients (0: a direct solve), ``tolerance`` their relative residual.
+    starts at λI), ``weight`` is that of a new pair, ``fades`` says whether the weights decay,
+    ``iterations`` is the maximum of conjugate gradients (0: a direct solve), ``tolerance`` their
+    relative residual.
     """
 
     ridge: Any
@@ -87,7 +88,7 @@ class LeastSquares:
 
 @dataclass(frozen=True)
 class Applied:
-    """O: what of a step S enters the dual, A_t = decay ∘ A_{t−1} + gain·O(S_t).
+    """O, the map of a step S before it is added to the dual: A_t = decay ∘ A_{t−1} + gain·O(S_t).
 
     ``newton-schulz`` takes ``steps`` iterations towards the nearest semi-orthogonal matrix; with
     ``outside`` the rate multiplies O(S) in place of the gradient. ``normalize`` scales the rows or
@@ -198,10 +199,10 @@ class Common:
     def parameters(self) -> tuple[Matrix, ...]:
         """The matrices that start at parameters.
 
-        Layers would never leave zero, and one matrix behind a norm would leave it for good: the
-        norm's slope there is 1/√ε, so its first step is so long that no later one moves it. A
-        memory over stored keys alone starts without pairs, and one whose steps are factors starts
-        where its constraint puts it.
+        Several layers would never leave zero. One matrix behind a norm would leave it with so long
+        a first step, the norm's slope there being 1/√ε, that no later step changes it. A memory
+        over stored keys alone starts without pairs, and one whose steps are factors starts where
+        its constraint puts it.
         """
         matrices = self.network.matrices
         if len(matrices) < 2 and (
@@ -219,11 +220,11 @@ class Common:
         return even if self.applied.outside and even is not None else sp.Integer(1)
 
     def tag(self, matrix: Matrix) -> str:
-        """Return what the names of a matrix's states end in: nothing where it is the only one."""
+        """Return the suffix of a matrix's state names: nothing where it is the only matrix."""
         return ""
 
     def keeps_rows(self, matrix: Matrix) -> bool:
-        """Return whether a matrix is kept as rows over keys, since a kernel alone tells φ."""
+        """Return whether a matrix is kept as rows over keys, as φ is known only by a kernel."""
         return self.kernels is not None and self.network.sees_features(matrix.name)
 
     @property
@@ -270,7 +271,7 @@ class Layers(Common):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Levels(Common):
-    """One matrix whose read-out weighs ``levels`` shares of what was written apart."""
+    """One matrix whose read-out weights ``levels`` shares of what was written separately."""
 
     levels: int
 
@@ -293,7 +294,7 @@ Rule: TypeAlias = Linear | Layers | Levels | Moments | KeyValuePairs
 
 
 def starts_at_zero(rule: Rule) -> bool:
-    """Return whether a memory is one of errors' steps and starts at W = 0, which predicts ŷ = 0."""
+    """Return whether a memory takes steps by errors and starts at W = 0, which predicts ŷ = 0."""
     if isinstance(rule, Moments | KeyValuePairs):
         return False
     return not rule.parameters and not rule.network.adds_input and rule.retained.link.identity

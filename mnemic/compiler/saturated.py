@@ -1,4 +1,4 @@
-"""Functions that come to their end long before an exponential inside them overflows.
+"""Functions that saturate long before an exponential inside them overflows.
 
 tanh(eᶻ) is 1 from z = 3 on, but from z = 89 on its slope in float32, 0·∞, is no number.
 """
@@ -17,7 +17,7 @@ END = 60
 
 
 def saturated(expression: Any) -> Any:
-    """Hold the exponent inside a function at its end, where it has one.
+    """Clamp an exponent inside a function that has saturated by then.
 
     >>> z = sp.Symbol("z", real=True)
     >>> saturated(sp.tanh(2 * sp.exp(z))), saturated(sp.exp(1 - sp.cosh(z)))

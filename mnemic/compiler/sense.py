@@ -1,4 +1,4 @@
-"""Whether what was read states a problem: finite expressions, and a real loss that teaches."""
+"""Check that a spec states a problem: finite expressions, and a real, non-constant loss."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
@@ -28,8 +28,8 @@ FINITE: Final = ("expressions that are finite and real",)
 
 
 def check(problem: Problem, error: ErrorSignal) -> None:
-    """Raise ``InvalidSpec`` for infinite expressions, losses that are not real or constant, and
-    coefficients that fall below the range in which what they stand in has a meaning."""
+    """Raise ``InvalidSpec`` for infinite expressions, for losses that are constant or not real,
+    and for coefficients that fall below the range in which their expressions are defined."""
     found = [*_infinite(problem)] or [
         *_of_loss(problem, error), *constants(problem), *numberless(problem), *_of_start(problem),
         *outside(problem),
@@ -87,7 +87,7 @@ def check_first_step(rule: Rule) -> None:
 
 
 def undefined(expr: Any, symbol: Any) -> str | None:
-    """Return what an expression is at zero where it has no number, in words; ``None`` else.
+    """Say in words what an expression is at zero if it is undefined there; else ``None``.
 
     >>> undefined(sp.sin(sym.x) / sym.x, sym.x), undefined(1 / sym.x, sym.x)
     ('0/0, with the limit 1', 'infinite')
@@ -128,10 +128,10 @@ def _alike(x: float, y: float) -> bool:
 def outside(problem: Problem) -> Iterator[Issue]:
     """Yield an issue for each coefficient whose activation or expression falls below its range.
 
-    That is what has no logarithm, or is no size: decays, scales, radii, thresholds, coefficients
-    whose name says so. A rate below 0, or a decay above 1, only grows, and is told with the
-    stability of the rule. Looked at by numbers: arguments at the least, the middle and the largest
-    of their values.
+    Below it a decay has no logarithm, and scales, radii, thresholds and coefficients named as sizes
+    are no sizes. A rate below 0 or a decay above 1 only makes the memory grow, and is reported with
+    the stability of the rule. The check is numerical: arguments at the least, the middle and the
+    largest of their values.
     """
     values = places_of(problem)
     for scalar in problem.scalars:
@@ -182,9 +182,9 @@ def _of_loss(problem: Problem, error: ErrorSignal) -> Iterator[Issue]:
 
 
 def unreal(loss: Any, ranges: Mapping[Any, list[float]], v: float = 0.0) -> float | None:
-    """Return the least size of e, n or y at which a loss is no real number; None without one.
+    """Return the e, n or y of least size at which a loss is not a real number; None without one.
 
-    Looked at by numbers, coefficients at the least, the middle and the largest of their values.
+    It is sampled, with coefficients at the least, the middle and the largest of their values.
     """
     along = next(s for s in (sym.n, sym.y, sym.e) if loss.has(s) or s == sym.e)
     shown = spelled(loss).subs(sym.v, v)
@@ -201,9 +201,9 @@ def unreal(loss: Any, ranges: Mapping[Any, list[float]], v: float = 0.0) -> floa
 
 
 def unreal_of_value(problem: Problem) -> tuple[float, float] | None:
-    """Return (ŷ, v) at which a loss of ŷ and v is no real number, though v may be a value of it.
+    """Return a (ŷ, v) at which a loss of ŷ and v is not real, if each sampled v has such a ŷ.
 
-    A value for which it is real nowhere is not the user's.
+    Else return None: a loss that is real for all ŷ at some v is meant for such values v.
     """
     if not problem.loss.has(sym.y, sym.v):
         return None

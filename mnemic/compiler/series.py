@@ -37,7 +37,7 @@ def kernel(problem: Problem, product: Any) -> Any | None:
 
 def trail(problem: Problem) -> tuple[Derived, ...]:
     """Return φ as a line of the derivation: the map entry by entry, its kernel or its formula;
-    nothing for φ(x) = x and for a map that its kernel alone tells."""
+    nothing for φ(x) = x and for a map known only by its kernel."""
     entry, weights = problem.spec.features, series(problem)
     if problem.features is not None:
         told = sp.Eq(sp.Symbol("phi"), problem.features, evaluate=False)

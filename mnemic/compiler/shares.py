@@ -1,9 +1,9 @@
 """Levels of a Fenwick tree: which rules have a state that is a sum of what their tokens wrote.
 
 Where W_t = T_t W_{t−1} + C_t, with T_t linear and free of W, the memory is Σ_s T_t ⋯ T_{s+1} C_s:
-each token's share of it goes on by itself, and a read-out may weigh shares apart. Buckets are
+each token's share of it evolves by itself, and a read-out may weight shares separately. Buckets are
 those of the tree's prefix: with positions counted from zero, t sees s at the level of the highest
-binary digit in which they differ (level 0 is t itself), so a memory a level is enough.
+binary digit in which they differ (level 0 is t itself), so one memory per level is enough.
 """
 
 from mnemic.compiler.classify import Facts, blocker, is_layered

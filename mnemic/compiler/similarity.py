@@ -1,8 +1,8 @@
-"""How a kept key weighs at a query: its logarithm, its parts, its sign, read off the expression.
+"""The weight of a kept key at a query: its logarithm, terms and sign, read off the expression.
 
-A similarity that is a product of exponentials is worked with as its logarithm, L. Terms of L that
-see the query alone cancel in every local fit; where the rest is slope·(k·q) + Σ f_j(q) g_j(k), L is
-one inner product of longer vectors, which is what attention libraries compute.
+A similarity that is a product of exponentials is represented by its logarithm, L. Terms of L in the
+query alone cancel in every local fit. Where the rest is slope·(k·q) + Σ f_j(q) g_j(k), L is one
+inner product of longer vectors, which is what attention libraries compute.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Linear:
-    """L = slope·(k·q) + Σ coefficient·term(k), but for what sees the query alone."""
+    """L = slope·(k·q) + Σ coefficient·term(k), apart from terms in the query alone."""
 
     slope: Any
     terms: tuple[tuple[Any, Any], ...]
@@ -52,7 +52,7 @@ class Similarity:
 
     @property
     def score(self) -> Any:
-        """What forms compute of every pair: the logit, or the weight itself."""
+        """What the forms compute for every pair: the logit, or the weight itself."""
         return self.weight if self.logit is None else self.logit
 
 
@@ -114,8 +114,8 @@ def linear(logit: Any) -> Linear | None:
 
 
 def _sign(stated: Any, values: Mapping[Any, list[float]]) -> Sign:
-    """Return ``any`` if the weight may be negative, else ``nonnegative``: by SymPy, else by looking
-    at some places, coefficients at the least, the middle and the largest of their values."""
+    """Return ``any`` if the weight may be negative, else ``nonnegative``: by SymPy, or by sampling
+    with coefficients at the least, the middle and the largest of their values."""
     if stated.is_nonnegative:
         return "nonnegative"
     others = sorted(stated.free_symbols - {sym.s, sym.d2}, key=str)

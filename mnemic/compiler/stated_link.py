@@ -1,4 +1,4 @@
-"""A link that the spec states: taken as given, and told whether any retention has it.
+"""A link that the spec states: used as given, and tested whether any retention has it.
 
 A retention's link is the gradient of its convex conjugate. So its Jacobian is symmetric, and W
 moves with A: ⟨W − W', A − A'⟩ ≥ 0. Both are tested at points, in digits enough to tell.

@@ -1,4 +1,4 @@
-"""How steep a function of one number is at most, as a link by which a memory is read."""
+"""The largest slope of a function of one number, such as a link from dual to memory."""
 
 import math
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ ROUNDING = 1e-12
 
 
 def steepest(value: Any, slope: Any, *, inverse: bool = False) -> float | None:
-    """Return sup f′ of a function f of ``sym.y`` alone, or of its inverse; ``inf`` where it grows
-    without end or jumps, and ``None`` where it is no number or f falls somewhere.
+    """Return sup f′ of a function f of ``sym.y`` alone, or of its inverse; ``inf`` where f′ is
+    unbounded or f jumps, ``None`` where f′ is undefined or f decreases somewhere.
 
-    Slopes are sampled on a grid and refined at each peak of theirs, so that they are found on
-    either side of a kink; no secant may be steeper, so that a narrow peak is found by its rise.
+    Slopes are sampled on a grid that is refined at each of their peaks, which covers both sides of
+    a kink. Secants are compared as well, since a narrow peak shows in the rise of f across it.
 
     >>> from mnemic.compiler.symbols import y
     >>> steepest(y**3, 3 * y**2), round(steepest(y**3 + y, 3 * y**2 + 1, inverse=True), 6)
@@ -46,7 +46,7 @@ def steepest(value: Any, slope: Any, *, inverse: bool = False) -> float | None:
 
 
 def _peaks(sizes: list[float]) -> list[tuple[float, float]]:
-    """Return the places before and after each of the line's that is steeper than one of them."""
+    """Return the neighbours of each place of the grid that is a local maximum of the slopes."""
     inner = range(1, len(LINE) - 1)
     rises = {i: (sizes[i] - sizes[i - 1], sizes[i] - sizes[i + 1]) for i in inner}
     tops = (i for i in inner if min(rises[i]) >= 0 and max(rises[i]) > 0)

@@ -1,4 +1,4 @@
-"""How steep an error signal is at most, by which rates are told that are safe."""
+"""The largest slope of an error signal, from which safe rates follow."""
 
 import math
 from collections.abc import Sequence
@@ -49,12 +49,12 @@ _MATH = [
 
 
 def bound(signal: Any, slope: Any, radial: Any) -> Any | None:
-    """Return sup |∂e/∂ŷ| by sampling, coefficients at one; ``oo`` where it grows without end, and
-    ``None`` where it is no number somewhere.
+    """Return sup |∂e/∂ŷ| by sampling, coefficients at one; ``oo`` where it is unbounded, ``None``
+    where it is undefined somewhere.
 
-    Slopes are sampled on a logarithmic grid of residuals, on a linear one, which is refined where
-    they are steepest, and of an error that depends on v beside ŷ − v at several values; secants on
-    a linear grid, so that jumps count. Kinks are looked at on either side, however far off.
+    Slopes are sampled on a logarithmic and on a linear grid of residuals, refined where they are
+    steepest, and at several values v if the error depends on v other than by ŷ − v. Secants are
+    taken on a linear grid, so that jumps count. Both sides of every kink are sampled, however far.
     """
     if roots_of(signal):
         return largest_slope(signal)
@@ -129,7 +129,7 @@ class Slopes:
         return self.far > 2 * max(self.near, *sizes) + 1e-12
 
     def _steepest(self, values: Sequence[float]) -> float:
-        """Look at several values, at zero where slopes depend on ŷ − v alone."""
+        """Return the steepest slope over several values v, only 0 where slopes depend on ŷ − v."""
         return max(self.peak(v) for v in ((0.0,) if self.alone else values))
 
     def at(self, e: float, v: float = 0.0) -> float | None:

@@ -33,7 +33,7 @@ class Refused(refused.Refused):
 
 @dataclass(frozen=True)
 class Step:
-    """A gradient step in disguise: its error signal, its rate, and how it was found."""
+    """A step written as a gradient step: its error signal, its rate, and how it was found."""
 
     error: ErrorSignal
     rate: Any
@@ -42,7 +42,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Held:
-    """What retention leaves of a prediction, z = past·y − κ·gain·δ e, as it solves the step too.
+    """The prediction after a joint step with the retention, z = past·y − κ·gain·δ e.
 
     From W = μ(decay A′ − gain δ e φᵀ), the minimiser of δ ℓ(Wφ) beside a retention whose link is
     μ times the dual, with W′ = μ A′: ``past`` is decay and ``gain`` μ times gain.

@@ -105,7 +105,7 @@ SMALL = 40
 
 
 def simplified(expression: Any) -> Any:
-    """Return what `simplify` makes of a small expression; a large one as it is."""
+    """Simplify a small expression; return a large one as it is."""
     found = sp.sympify(expression)
     return sp.simplify(found) if sp.count_ops(found) <= SMALL else found
 
@@ -131,7 +131,7 @@ def tidy(expression: Any) -> Any:
 
 @lru_cache(maxsize=1 << 12)
 def steady(expression: Any) -> Any:
-    """Apply the rewrites: what overflows on the way to a finite value, as what does not."""
+    """Apply the rewrites that keep intermediate values from overflowing if the result is finite."""
     if not expression.has(*GROWING):
         return expression
     expression = _rewritten(expression.replace(_mixed, _pull_out_growing))

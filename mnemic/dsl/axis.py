@@ -16,7 +16,7 @@ from pydantic_core import CoreSchema, core_schema
 
 
 class Unread(Exception):
-    """What stands in a field is not known: there is a mistake in it (``mnemic.dsl.partial``)."""
+    """Raised by a field whose value is not known, because of a mistake (``mnemic.dsl.partial``)."""
 
 
 class Entry(BaseModel):
@@ -60,7 +60,7 @@ class Entry(BaseModel):
 
 
 def _default(field: FieldInfo) -> Any:
-    """Return what a field that need not be given holds without being given."""
+    """Return the default of an optional field."""
     return field.get_default(call_default_factory=True)
 
 

@@ -33,7 +33,7 @@ def find(name: str) -> Path:
 
 
 def folder() -> Path:
-    """Return where the packaged specs lie: in the package, or beside it in a checkout."""
+    """Return the folder of the packaged specs: in the package, or beside it in a checkout."""
     inside = _PACKAGE / "specs"
     return inside if inside.is_dir() else _PACKAGE.parent / "specs"
 

@@ -1,7 +1,8 @@
-"""What a spec may combine: every rule, and the check that runs them all.
+"""Which entries a spec may combine: the list of rules, and the check that runs them all.
 
-A rule is a function from a spec to issues. It refuses what is certain to make no sense, by
-structure alone; what depends on the mathematics of a loss or a link is left to the derivation.
+A rule is a function from a spec to issues. It refuses combinations that are certain to make no
+sense, by structure alone; whatever depends on the mathematics of a loss or a link is left to the
+derivation.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""The parts of an expression without symbols, as numbers: what is known before any derivation."""
+"""Evaluate the parts of an expression without symbols, before any derivation."""
 
 import math
 import operator
@@ -22,7 +22,7 @@ class Undefined(ValueError):
 
 
 def constant(tree: Node) -> float | None:
-    """Return the value of a tree that no symbol enters; ``None`` for any other tree.
+    """Return the value of a tree without symbols; ``None`` for any other tree.
 
     Raises ``Undefined`` for a part, of any tree, that is no finite real number. Only ``inf`` by
     itself is infinite, and may stand in comparisons, ``max`` and ``min``.

@@ -1,4 +1,4 @@
-"""A spec's data before validation: the documents that it is made of, and places in them."""
+"""A spec's data before validation: the documents that it is composed of, and places in them."""
 
 import re
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ class Layers:
         return 0, (0, 0)
 
     def owner(self, place: Place) -> Document:
-        """Return the first document that has the place, or another value in its way."""
+        """Return the first document that has the place, or a value that replaces it there."""
         for document in self.documents:
             if self._decides(document.data, place):
                 return document

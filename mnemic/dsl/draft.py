@@ -1,6 +1,6 @@
-"""A first spec with comments: one line for each axis, and above it what else could stand there.
+"""A first spec with comments: one line for each axis, under a comment with the alternatives.
 
-What may be asked, what it may be answered with and what each answer means is read off the models.
+The questions, the allowed answers and their meanings are read off the models.
 """
 
 import inspect
@@ -51,14 +51,14 @@ _WIDTH: Final = 96
 
 @dataclass(frozen=True)
 class Question:
-    """A place of a spec that can be asked for.
+    """A question about one place of a spec.
 
     Args:
         place: the path, such as ``retention.decay``.
-        about: what stands there, in words.
-        answers: each word that is allowed, and what it means.
-        beside: what else is allowed, in words; empty where the words are all.
-        expression: whether a text that is no word is an expression of one's own.
+        about: what the place means.
+        answers: each word that is allowed, and its meaning.
+        beside: a description of what else is allowed; empty if only the words are.
+        expression: whether a text that is not one of the words is an expression of the user's own.
     """
 
     place: str
@@ -69,11 +69,11 @@ class Question:
 
     @property
     def proposed(self) -> str:
-        """The answer that is taken where none is given."""
+        """The default answer."""
         return STARTS[self.place]
 
     def written(self, answer: str) -> str:
-        """Return an answer as YAML: a text that is no word as an expression, the rest as it is.
+        """Return an answer as YAML: a text that is not a word as an expression, the rest as it is.
 
         Raises UsageError for several lines, and InvalidSpec where it cannot be read.
         """
@@ -87,7 +87,7 @@ class Question:
 
 
 def questions() -> tuple[Question, ...]:
-    """Return what can be asked for, in the order of a spec."""
+    """Return all questions, in the order of a spec."""
     return tuple(map(_question, STARTS))
 
 
@@ -96,7 +96,7 @@ def draft(name: str, answers: Mapping[str, str]) -> str:
 
     Args:
         name: of the spec.
-        answers: by place, as they would stand in YAML; what is left out is as proposed.
+        answers: by place, as they would be written in YAML; the default for those left out.
 
     Raises:
         InvalidSpec: an answer is not allowed at its place, or two do not go together.
@@ -108,7 +108,7 @@ def draft(name: str, answers: Mapping[str, str]) -> str:
 
 
 def refused(question: Question, answer: str, before: Mapping[str, str]) -> str | None:
-    """Return why an answer is not allowed at its place after those ``before``; None where it is."""
+    """Say why an answer is not allowed at its place after the answers ``before``; else None."""
     try:
         draft("mine", {**before, question.place: answer})
     except InvalidSpec as error:

@@ -1,8 +1,8 @@
-"""The user's mathematics: text to a small tree of numbers, names and applications.
+"""The user's mathematics: parse text to a small tree of numbers, names and applications.
 
 The text is cut into tokens of a closed list, parsed by Python's ``ast`` and walked
-with an allow-list; nothing is ever evaluated. Bounds keep the stages that come after
-from hanging: 9**9**9 is a short text, but no small number.
+with an allow-list; it is never executed. Bounds keep later stages from hanging: 9**9**9
+is a short text, but a huge number.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Expression:
 
 
 class ExpressionError(ValueError):
-    """A text that is no expression of the grammar.
+    """Raised for a text that is not an expression of the grammar.
 
     ``issue`` says why; ``column`` is 1-based and counts within the expression's text.
     """
@@ -180,7 +180,7 @@ _TOKEN: Final = re.compile(
 
 
 def _check_tokens(text: str, walk: _Walk) -> None:
-    """Refuse what the grammar has no token for, before Python's parser sees it."""
+    """Refuse text that does not consist of tokens of the grammar, before Python parses it."""
     if len(text) > LONGEST_TEXT:
         walk.fail(f"longer than {LONGEST_TEXT} characters", read=text)
     if not text.strip(_SPACE):
@@ -202,15 +202,15 @@ def _check_tokens(text: str, walk: _Walk) -> None:
 
 
 def _piece(text: str, at: int) -> str:
-    """Return what a message quotes where no token is found at ``at``: a word or one character."""
+    """Return the word or character at ``at``, where no token was found, for an error message."""
     word = re.compile(r"\\[A-Za-z]+|\|\||[\w.]+", re.ASCII).match(text, at)
     return word[0] if word else text[at]
 
 
 def _meant(text: str, at: int, piece: str, symbols: Collection[str] = ()) -> str | None:
-    """Return what the grammar writes for a piece that it lacks: bars, a norm where ``n`` is one of
-    the symbols, a method or a function of a module, a product without its sign, a command of LaTeX,
-    a sign of another language; None where it knows none.
+    """Return the grammar's own spelling of a piece of other notations, for an error message: bars,
+    a norm where ``n`` is one of the symbols, a method or a function of a module, a product without
+    its sign, a LaTeX command, a sign of another language; None if the piece is not recognised.
 
     >>> _meant("|e|", 0, "|"), _meant("np.log(e)", 2, ".log"), _meant("2e", 0, "2e")
     ('abs(e)', 'log(...)', '2*e')
@@ -244,7 +244,7 @@ def _syntax(walk: _Walk) -> ast.expr:
 
 
 def _reason(told: str) -> str:
-    """Return what is wrong, given what Python's parser says of it."""
+    """Say what is wrong with the text, given the message of Python's parser."""
     if "never closed" in told:
         return "a bracket is opened and never closed"
     return "a bracket closes none that is open" if "unmatched" in told else "cannot be read"
@@ -378,13 +378,12 @@ class _Walk:
 
 @dataclass(frozen=True)
 class _Growth:
-    """How large exact arithmetic may make a term, whatever cancels in it.
+    """Bounds on the number that exact arithmetic may compute for a term, whatever cancels in it.
 
-    ``bits`` bounds the length of the number that the term can come to, ``size`` its
-    absolute value and ``scale`` its denominator where it is an exponent: SymPy turns
-    12**(n/m) into a power below m of 2 and of 3. A symbol counts as one, since
-    ``x - x + 9`` and ``x**0`` are numbers as soon as SymPy sees them. ``least`` is the absolute
-    value of a number as written, 0 of all else.
+    ``bits`` bounds the number's length, ``size`` its absolute value and ``scale`` its denominator
+    where it is an exponent: SymPy turns 12**(n/m) into a power below m of 2 and of 3. A symbol
+    counts as one, since SymPy reduces ``x - x + 9`` and ``x**0`` to numbers. ``least`` is the
+    absolute value of a literal, and 0 for everything else.
     """
 
     bits: float

@@ -6,8 +6,8 @@
   mapping of another ``kind`` or ``method``, or of another origin where it is a coefficient
   (``value``, ``expr``, ``from``). The base's short forms are written out before the merge:
   ``bias: {delta: 2}`` over ``bias: huber`` is ``{kind: huber, delta: 2}``.
-- What says which spec this is stays behind: ``name``, ``title``, ``source``, ``published`` and
-  ``notes`` are never taken from a base.
+- Entries that identify a spec are not inherited: ``name``, ``title``, ``source``, ``published``
+  and ``notes`` are never taken from a base.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -43,8 +43,8 @@ def stack(document: Document) -> Layers:
 
 
 def climb(document: Document) -> tuple[Layers, tuple[Issue, ...]]:
-    """Return the document and its bases as far as they can be used, and what stands against the
-    next one or had to be left out of one."""
+    """Return the document and its bases as far as they can be used, and the issues of the first
+    that cannot, or of parts that had to be left out."""
     documents, wrong = [document], [*document.issues]
     while isinstance(documents[-1].data, dict) and "extends" in documents[-1].data:
         try:
@@ -57,7 +57,7 @@ def climb(document: Document) -> tuple[Layers, tuple[Issue, ...]]:
 
 
 def is_missing(issue: Issue) -> bool:
-    """Return whether an issue of a document leaves out what another text would have brought."""
+    """Return whether an issue means that data of another document is missing."""
     return issue.read == "<<" or issue.where.endswith("extends")
 
 

@@ -1,4 +1,4 @@
-"""Where a key belongs that was written at a place that does not have it."""
+"""Find where an unknown key of a spec belongs, for error messages."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -20,9 +20,9 @@ OTHERS: Final = {
 
 
 def home(key: str) -> str | None:
-    """Return the one place of a spec that ``key`` names: an option of that name, the coefficient
-    that expressions call so, a kind that the word stands for, or an option that other libraries
-    call so. None where there is no such place, or more than one.
+    """Return the one place of a spec that ``key`` names: an option or a coefficient of that name,
+    the axis that has such a kind, or an option that has this name in other libraries. None where
+    there is no such place, or more than one.
 
     >>> [home(key) for key in ("decay", "alpha", "huber", "loss", "decoy")]
     ['retention.decay', 'retention.decay', 'bias', 'bias', None]
@@ -35,7 +35,7 @@ def home(key: str) -> str | None:
 
 
 def home_of_part(key: str) -> str | None:
-    """Return the place of the option that ends a word of several parts, if there is one.
+    """Return the place of the option whose name is the last part of a compound word, if any.
 
     >>> home_of_part("learning_rate"), home_of_part("rate")
     ('optimizer.rate', None)
@@ -74,7 +74,7 @@ def expressions_in(place: str) -> tuple[str, ...]:
 
 @cache
 def _options() -> dict[str, str | None]:
-    """Return the place of each option; None where several places have one of that name."""
+    """Return the least nested place of each option; None where several are equally nested."""
     found: dict[str, list[str]] = {}
     for place in _places(Shape(Spec), ()):
         found.setdefault(place[-1], []).append(".".join(place))
@@ -83,7 +83,7 @@ def _options() -> dict[str, str | None]:
 
 @cache
 def _kinds() -> dict[str, str | None]:
-    """Return the axis of each word that tells a kind; None where several have such a word."""
+    """Return the least nested place that has a kind of each word; None where there are several."""
     found: dict[str, list[str]] = {}
     for place in _places(Shape(Spec), ()):
         family = _at(place).family
@@ -99,7 +99,7 @@ def _coefficients() -> dict[str, str | None]:
 
 
 def _only(places: list[str]) -> str | None:
-    """Return the place that is nearest to the top, if it is alone there."""
+    """Return the least nested of the places, if only one is on that level."""
     least = min(place.count(".") for place in places)
     first = {place for place in places if place.count(".") == least}
     return first.pop() if len(first) == 1 else None
@@ -119,7 +119,7 @@ def _places(shape: Shape, within: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 
 def _at(place: tuple[str, ...]) -> Shape:
-    """Return the shape of a place, whatever kinds stand above it; an empty one if none."""
+    """Return the shape of a place in any of the kinds above it; an empty one if there is none."""
     shapes: list[Shape] = [Shape(Spec)]
     for name in place:
         inside: list[Shape] = []

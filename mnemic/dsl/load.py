@@ -27,11 +27,11 @@ def load(source: Source, *, beside: Iterable[Rule] = ()) -> Spec:
 
     ``source`` is a path (a text that ends in .yaml or .yml, has a separator, or names a file that
     exists), a mapping of plain data, or the name of a spec that comes with the package. ``beside``
-    are rules that it has to keep beside those of the language.
+    are further rules that the spec must satisfy besides those of the language.
 
-    Raises InvalidSpec with every issue found, each at its place in the file it comes from and in
-    the order of the text: of entries, of expressions, and of how all that can be read goes
-    together; UsageError where there is no such file or name.
+    Raises InvalidSpec with every issue found in entries, in expressions, and in the combination of
+    all that can be read, each at its place in its file and in the order of the text; UsageError
+    where there is no such file or name.
 
     >>> load({"name": "mine", "bias": "l2", "optimizer": {"rate": "token"}}).bias.text
     'e**2/2'
@@ -63,7 +63,7 @@ def checked(document: Document, *, beside: Iterable[Rule] = ()) -> Spec:
 
 
 def located(issues: Iterable[Issue], name: str, source: Source) -> InvalidSpec:
-    """Return as InvalidSpec the issues of a derived spec, each at its place in the spec's text.
+    """Convert the issues of a derivation to InvalidSpec, each at its place in the spec's text.
 
     ``where`` of an issue is the spec's ``name`` and a path into it, or either alone.
     """
@@ -83,7 +83,7 @@ def _placed(issues: Iterable[Issue], layers: Layers) -> Iterator[Issue]:
 
 
 def document_of(source: Source) -> Document:
-    """Return what a path, a mapping or a name holds, as plain data with positions.
+    """Read a path, a mapping or a name as plain data with positions.
 
     Raises InvalidSpec where a part of a text has to be left out.
     """
@@ -94,7 +94,7 @@ def document_of(source: Source) -> Document:
 
 
 def read(source: Source) -> Document:
-    """Return what a path, a mapping or a name holds, and what had to be left out of it."""
+    """Read a path, a mapping or a name; return its data, and the issues of parts left out."""
     if isinstance(source, Mapping):
         return from_mapping(source)
     if not isinstance(source, str | os.PathLike):
@@ -113,5 +113,5 @@ def _is_file(text: str) -> bool:
 
 
 def _is_folder(text: str) -> bool:
-    """Return whether no packaged spec but a compiled folder here is called so."""
+    """Return whether the name is that of a compiled folder here and of no packaged spec."""
     return text not in names() and _is_file(f"{text}/spec.yaml")

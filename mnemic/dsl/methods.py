@@ -114,7 +114,7 @@ def options_of(method: str) -> tuple[str, ...]:
 
 
 def have(option: str) -> tuple[str, ...]:
-    """Return the methods that have an option of these methods.
+    """Return the methods that act entry by entry and have the given option.
 
     >>> have("epsilon")
     ('adam', 'adagrad')
@@ -123,7 +123,7 @@ def have(option: str) -> tuple[str, ...]:
 
 
 def averages_by(method: str, coefficient: str) -> bool:
-    """Tell whether a coefficient is the decay of a corrected average, which at 1 stays empty."""
+    """Return whether a coefficient is the decay of a corrected average, which stays 0 at 1."""
     if method not in ELEMENTWISE:
         return False
     return any(a.corrected and a.decay == coefficient for a in ELEMENTWISE[method].averages)

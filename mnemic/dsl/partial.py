@@ -1,7 +1,8 @@
-"""A spec with mistakes in it: what else is wrong, as far as that does not hang on them.
+"""Find further issues in a spec with mistakes, as far as they do not depend on these.
 
-What the models refuse is left out, and with it whatever a reader cannot know then. Every rule is
-asked about the rest. A rule that asks for a field that is not known gives no answer (``Unread``).
+The parts that the models refuse are left out, and so is everything that depends on them. Every rule
+is applied to the rest. A rule that reads a field whose value is not known has no result
+(``Unread``).
 """
 
 import re
@@ -47,11 +48,11 @@ OF_TEXTS: Final[tuple[Rule, ...]] = (*expressions.RULES, coefficients.identifier
 
 @dataclass(frozen=True)
 class Partial:
-    """A spec of which some places are not known.
+    """A spec in which the values of some places are not known.
 
-    ``filled`` has defaults there, ``known`` raises Unread. ``gone`` is wrong, and a coefficient
-    that nobody has read may stand in ``hidden``. ``own`` are the coefficients that the text
-    declares, rightly or not; ``None`` where nobody can tell which they are.
+    At these places ``filled`` has defaults, and ``known`` raises Unread. ``gone`` are the places
+    that are wrong, ``hidden`` those that may hold coefficients that could not be read. ``own`` are
+    the coefficients that the text declares, rightly or not; ``None`` where that is not known.
     """
 
     filled: Spec
@@ -61,7 +62,7 @@ class Partial:
     own: frozenset[str] | None
 
     def issues(self, rules: Iterable[Rule] = ()) -> Iterator[Issue]:
-        """Yield the issues of a spec that hold whatever should stand where nothing is known."""
+        """Yield the issues that remain whatever the unknown values should be."""
         for issue in (i for rule in OF_TEXTS for i in rule(self.filled)):
             if not (unknown_symbol(issue) and self.might_be(str(issue.read))):
                 yield from self.outside(issue)
@@ -83,7 +84,7 @@ class Partial:
             yield issue
 
     def might_be(self, name: str) -> bool:
-        """Return whether a name may be that of a coefficient that is not known."""
+        """Return whether a name may belong to a coefficient that could not be read."""
         if self.own is None or name in self.own:
             return True
         return any(name in _names_at(gone) or _numbered(name, gone) for gone in self.hidden)
@@ -92,10 +93,10 @@ class Partial:
 def rest(
     data: Any, wrong: Iterable[ErrorDetails], *, whole: bool = True, based: bool = True
 ) -> Partial | None:
-    """Return the spec without what is wrong; ``None`` where there is nothing to look at.
+    """Return the spec without its wrong parts; ``None`` where nothing is left to check.
 
-    Where the data is not the ``whole`` text, nothing is known but what is given. Where it is not
-    ``based`` on what it should change or take over, it may have any coefficients too.
+    If the data is not the ``whole`` text, only the given fields are known. If a base is missing
+    (not ``based``), the spec may also have any coefficients.
     """
     left, gone = deepcopy(data), set[Place]()
     if not isinstance(left, dict):
@@ -119,7 +120,7 @@ def rest(
 
 
 def certain(data: Any, wrong: Iterable[ErrorDetails]) -> Iterator[Issue]:
-    """Yield the expressions that cannot be read, whatever else a spec would have."""
+    """Yield the issues of expressions that cannot be read, whatever the rest of the spec is."""
     found = rest(data, wrong)
     if found is None:
         return
@@ -129,8 +130,8 @@ def certain(data: Any, wrong: Iterable[ErrorDetails]) -> Iterator[Issue]:
 
 
 def _left_out(data: dict[str, Any], place: Place, error: ErrorDetails) -> set[Place]:
-    """Take what is wrong out of the data, or the short form or list that holds it; return the
-    places that are not known then."""
+    """Remove the wrong parts from the data, or the short form or list around them; return the
+    places that are then not known."""
     if error["type"] == "missing":
         if len(place) == 1:
             data[str(place[0])] = _UNNAMED
@@ -149,7 +150,7 @@ def _left_out(data: dict[str, Any], place: Place, error: ErrorDetails) -> set[Pl
 
 
 def _meant(place: Place, error: ErrorDetails, beside: Collection[str]) -> Iterator[Place]:
-    """Yield the field that an unknown key may stand for: the most like it, else any within its
+    """Yield the fields that an unknown key may stand for: the most similar one, else any of its
     entry that is not given ``beside`` it."""
     fields = follow(Shape(Spec), error["loc"][:-1])[1].fields()
     near = nearest(str(place[-1]), tuple(fields))
@@ -208,7 +209,7 @@ def _meet(one: Place, other: Place) -> bool:
 
 
 def _without(entry: Any, place: Place) -> Any:
-    """Return a copy of an entry in which it is not known what stands at a place."""
+    """Return a copy of an entry in which the value at a place is not known."""
     fields = {field.alias or name: name for name, field in type(entry).model_fields.items()}
     name = fields.get(str(place[0]))
     if name is None or not entry.knows(name):
@@ -222,7 +223,7 @@ def _without(entry: Any, place: Place) -> Any:
 
 
 def _given(entry: Any) -> Any:
-    """Return a copy of an entry in which only what was given is known."""
+    """Return a copy of an entry in which only the fields that were given are known."""
     if isinstance(entry, Coefficient | Key):
         return entry
     left = entry.model_copy()

@@ -1,4 +1,4 @@
-"""pydantic's errors as issues: where in which file, what was read, what is allowed."""
+"""Convert pydantic's errors to issues: the file and place, what was read, what is allowed."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -39,13 +39,13 @@ def issues(errors: Iterable[ErrorDetails], layers: Layers, root: type[Entry] = S
 
 
 def _enough(error: ErrorDetails) -> bool:
-    """Return whether a list is called too short although it is not: an item of it that is wrong,
-    and is told so, was not counted."""
+    """Return whether a list is reported as too short only because a wrong item, which has its own
+    error, was not counted."""
     return error["type"] == "too_short" and len(error["input"]) >= error["ctx"]["min_length"]
 
 
 def given(errors: Iterable[ErrorDetails]) -> list[ErrorDetails]:
-    """Return the errors of what is there; not those of what a base could have, if it were read."""
+    """Return the errors of what is there, not those of fields that an unread base might have."""
     absent = ("missing", "union_tag_not_found")
     return [
         error
@@ -56,7 +56,7 @@ def given(errors: Iterable[ErrorDetails]) -> list[ErrorDetails]:
 
 
 def listed(issues: Iterable[Issue], layers: Layers) -> list[Issue]:
-    """Return the first issues in the order of the text, and how many there are beside them."""
+    """Return the first issues in the order of the text, and a last one that counts the rest."""
     found = sorted(issues, key=layers.order)
     left = len(found) - MOST
     return [*found[:MOST], Issue(f"and {left} more")] if left > 0 else found
@@ -100,9 +100,9 @@ def _unknown_key(error: ErrorDetails, place: Place, shape: Shape, layers: Layers
 
 
 def _elsewhere(issue: Issue, key: str, place: str) -> Issue:
-    """Return the issue of an unknown key with where in a spec it belongs, as far as that is known:
-    the kinds that have it here, how an expression is written here, a key that is spelt almost so,
-    the top, else another place."""
+    """Add to the issue of an unknown key where it belongs, as far as that is known: the kinds that
+    have it here, how an expression is written here, a key of similar spelling, the top level, or
+    another place."""
     kinds = kinds_with(place)
     if kinds:
         return replace(issue, nearest=None, hint=f"'{key}' is an option of {' and '.join(kinds)}")
@@ -127,7 +127,7 @@ def _unknown_kind(error: ErrorDetails, place: Place, shape: Shape, layers: Layer
 
 
 def _no_kind(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> Issue:
-    """Return the issue of a mapping that tells no kind, perhaps by a misspelt key."""
+    """Return the issue of a mapping without a kind, whose key may be misspelt."""
     assert shape.family is not None
     if not isinstance(error["input"], Mapping):
         return _no_word(error, place, shape, layers)
@@ -181,7 +181,7 @@ def _other(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> I
 
 
 def message(error: ErrorDetails) -> str:
-    """Put pydantic's message in our words."""
+    """Rephrase pydantic's message."""
     text = error["msg"].removeprefix("Value error, ")
     for theirs, ours in _PLAIN.items():
         text = text.replace(theirs, ours)

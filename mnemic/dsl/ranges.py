@@ -1,4 +1,4 @@
-"""Where the coefficients of a rule may lie, by the place in the spec at which they act."""
+"""The allowed ranges of coefficients, by the place in the spec at which they act."""
 
 import math
 from collections.abc import Mapping
@@ -74,7 +74,7 @@ RANGES: Final[Mapping[str, Range]] = {
 
 
 def range_at(spec: Spec, place: str) -> Range:
-    """Return where a coefficient may lie that stands at a place of the spec."""
+    """Return the allowed range of a coefficient at a place of the spec."""
     if place == "optimizer.momentum" and averages_by(spec.optimizer.method, "theta"):
         return AVERAGE  # as of other averages: at 1 nothing would ever enter them
     if place == "weights.gamma" and spec.weights.word() == "geometric":

@@ -107,7 +107,7 @@ def read_yaml(text: str | bytes, source: str) -> Document:
 
 
 def _read(text: str | bytes, source: str) -> Document:
-    """Read one YAML document, with what is wrong in it; InvalidSpec where reading had to stop."""
+    """Read one YAML document and its issues; raise InvalidSpec where reading had to stop."""
     composer = _Composer(source, _clean(text, source))
     root = composer.document()
     positions: dict[Place, Position] = {}
@@ -321,7 +321,7 @@ _HINTS: Final = {
 
 
 def _explain(problem: str) -> tuple[str, str]:
-    """Return what PyYAML tells in words of the text, and what to do about it.
+    """Rephrase PyYAML's message in words of the text, with a remedy.
 
     >>> _explain("expected <block end>, but found '<scalar>'")[0]
     'expected the end of an indented part, but found a text'

@@ -1,7 +1,7 @@
 """The page ``docs/language.md``: every axis, kind and option, read off the models.
 
-What a model says - docstrings, options, types, defaults, ranges, descriptions - is printed from
-it; ``examples`` adds one of each, and ``PROSE`` what no model can say.
+The docstrings, options, types, defaults, ranges and descriptions are taken from the models;
+``examples`` adds an example of each, ``PROSE`` the remaining text.
 """
 
 from collections.abc import Iterator
@@ -175,7 +175,7 @@ def _options(place: str, entry: type[Entry]) -> str:
 
 
 def _is_a_choice(kind: FieldInfo) -> bool:
-    """Return whether a kind has several values, so that it is no heading of its own."""
+    """Return whether the field ``kind`` takes several values, so that it is listed as an option."""
     return len(get_args(kind.annotation)) > 1
 
 

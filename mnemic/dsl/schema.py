@@ -13,9 +13,9 @@ PAGE: Final = "docs/language.md"
 def schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a spec as it is written, short forms included.
 
-    It knows the words, keys, types and bounds; what may be combined is for ``check``. A spec that
-    extends another may change a field of an inherited kind without repeating the kind, which the
-    schema does not follow: there, write the kind out.
+    It covers words, keys, types and bounds; only ``check`` tests what may be combined. A spec that
+    extends another may change a field of an inherited kind without repeating the kind, but the
+    schema does not support that: there, write the kind out.
     """
     described = Spec.model_json_schema(by_alias=True, mode="validation")
     described["properties"] = {**described["properties"], "extends": _EXTENDS}

@@ -1,4 +1,4 @@
-"""What a coefficient is where a spec names no activation and no start."""
+"""The activation and the start of a coefficient for which a spec names neither."""
 
 Start = float | tuple[float, float] | None
 

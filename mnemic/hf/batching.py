@@ -1,9 +1,9 @@
-"""Continuous batching: requests join and leave between tokens, each with states of its own.
+"""Continuous batching: requests join and leave between tokens, each with its own states.
 
-Requests whose states have the same shape stand in the rows of one batch and move on by one token in
-one call of the model; a request that is done leaves its row, and one that has read its prompt takes
-a row, without a copy of states in the turns between. Rows do not see each other, so that each
-request gets what it would get alone (up to rounding).
+Requests whose states have the same shape are the rows of one batch, and one call of the model
+advances all of them by one token. A finished request leaves its row, and one whose prompt has been
+read takes a row; states are not copied otherwise. Rows do not affect each other, so each request
+gets the tokens that it would get alone (up to rounding).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ PIECE = 256
 
 @dataclass
 class Request:
-    """What is asked for, and where it stands.
+    """A request for a continuation, and its progress.
 
     Args:
-        prompt: tokens, at least one.
-        limit: new tokens at most.
-        temperature: of sampling; 0 takes the likeliest token.
-        top_p: sample among the likeliest tokens that have this much probability together.
-        seed: of sampling.
-        ends: tokens that end the text; they are not given.
+        prompt: the prompt's tokens, at least one.
+        limit: the maximum number of new tokens.
+        temperature: the sampling temperature; 0 takes the likeliest token.
+        top_p: sample among the likeliest tokens whose probabilities sum to this.
+        seed: the seed of sampling.
+        ends: tokens that end the text; they are not part of it.
     """
 
     prompt: Sequence[int]
@@ -52,7 +52,7 @@ class Request:
         self.generator = torch.Generator().manual_seed(self.seed)
 
     def tokens(self) -> Iterator[int]:
-        """Give the new tokens as they come.
+        """Yield the new tokens as they are generated.
 
         Raises:
             RuntimeError: the model failed; its error is the cause.
@@ -138,7 +138,7 @@ class Batcher:
         return request
 
     def close(self) -> None:
-        """End after the turn that runs; requests that are not done end with what they have."""
+        """Stop after the current turn; unfinished requests end with the tokens that they have."""
         self.closed = True
         self.waiting.put(None)
         self.thread.join()
@@ -159,7 +159,7 @@ class Batcher:
         self._end(None)
 
     def _admit(self) -> None:
-        """Begin waiting requests while there are rows; wait for one where nothing is to be done."""
+        """Start waiting requests while rows are free; wait for one where there is nothing to do."""
         while self.live < self.rows:
             try:
                 request = self.waiting.get(block=not self.live)
@@ -171,7 +171,7 @@ class Batcher:
             self.reading.append(Batch([request], cache))
 
     def _turn(self) -> None:
-        """Read one piece of the oldest prompt, and give every request that runs its next token."""
+        """Read a piece of the oldest prompt, and generate each running request's next token."""
         if self.reading:
             self._read(self.reading[0])
         for batch in self.batches:
@@ -198,7 +198,7 @@ class Batcher:
             found.join(batch)
 
     def _move(self, batch: Batch, tokens: Tensor) -> None:
-        """Give each row its next token; rows that are done, or that nobody reads, leave."""
+        """Generate each row's next token; remove rows that are done or that nobody reads."""
         logits = self._logits(batch, tokens)
         going = [
             i
@@ -217,7 +217,7 @@ class Batcher:
         return logits
 
     def _end(self, told: BaseException | None) -> None:
-        """End the requests that are worked on; with the batcher closed, those that wait too."""
+        """End the running requests and, if the batcher is closed, the waiting ones too."""
         for batch in (*self.reading, *self.batches):
             for request in batch.requests:
                 request.found.put(told)

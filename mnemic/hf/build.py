@@ -1,4 +1,4 @@
-"""Specs and a shape to a model of them."""
+"""Build a model from specs and a shape."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -42,7 +42,7 @@ def make_config(pattern: Sequence[Source], shape: Shape) -> MnemicConfig:
 
 
 def _memory(spec: Spec, shape: Shape) -> dict[str, Any]:
-    """Return what the configuration tells of a memory."""
+    """Return the configuration's entry for a memory."""
     block = spec.block
     return {
         "spec": short(spec),

@@ -1,4 +1,4 @@
-"""What a model of memory layers carries from token to token, as ``generate()`` asks for it."""
+"""The states that a model of memory layers carries, with the interface of ``generate()``."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Call:
     mask: Tensor | None
 
     def state_after(self, tokens: int) -> State | None:
-        """Return the state after the first ``tokens`` of the call, computed anew."""
+        """Recompute the state after the first ``tokens`` of the call."""
         if tokens == 0:
             return self.before
         mask = None if self.mask is None else self.mask[:, :tokens]

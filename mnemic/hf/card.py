@@ -1,4 +1,4 @@
-"""The card of a model's folder: what it is, how to use it, its rules, costs and checks."""
+"""The model card of a folder: what the model is, how to use it, its rules, costs and checks."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What must hold of a model before anybody trains or serves it, as numbers."""
+"""Numerical checks that a model must pass before it is trained or served."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ TOKENS = 24
 
 @dataclass(frozen=True)
 class Check:
-    """Something that was compared, and how far apart the two were."""
+    """A comparison of two computations, and their difference."""
 
     name: str
     error: float
@@ -35,7 +35,8 @@ class Check:
 
 @torch.no_grad()
 def run_checks(config: MnemicConfig) -> tuple[Check, ...]:
-    """Compare what must be equal, in float64, on a model of each memory once at its full width.
+    """Compare computations that must agree, in float64, on a model with each memory once, at full
+    width.
 
     The vocabulary is cut to 64 tokens, and the memories stand in the order of the configuration.
     """

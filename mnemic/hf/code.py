@@ -1,8 +1,8 @@
 """The code in a model's folder: flat files that import one another by name, and no mnemic.
 
-transformers copies the files that it reaches from the modelling file by lines ``from .name
-import``, and nothing else; so a memory's files lie beside the model's, each with its memory's name
-before its own, and what is only loaded later is named as well.
+transformers copies only files that are reachable from the modelling file by lines ``from .name
+import``. So a memory's files are put beside the model's, each prefixed by the memory's name, and
+modules that are loaded later are imported by such lines as well.
 """
 
 import re
@@ -86,7 +86,7 @@ def model_code(config: MnemicConfig) -> dict[str, str]:
 
 
 def _digest(files: Mapping[str, str]) -> str:
-    """Hash this code, to tell it from that of other models."""
+    """Hash this code, to distinguish it from that of other models."""
     return sha256("\0".join(x for pair in sorted(files.items()) for x in pair).encode()).hexdigest()
 
 
@@ -120,14 +120,14 @@ def _reached(texts: Mapping[str, str], first: str) -> set[str]:
 
 
 def _renamed(text: str, names: Mapping[str, str]) -> str:
-    """Return a module with imports that name the files as they are called here."""
+    """Return a module with its imports renamed to the files' names in this folder."""
     text = _TRITON.sub(_guarded, text)
     text = _NAMED.sub(lambda m: f"{m[1]}from .{names[m[2]]} import", text)
     return _WHOLE.sub(lambda m: f"{m[1]}from . import {names[m[2]]}{m[3] or f' as {m[2]}'}", text)
 
 
 def _guarded(found: re.Match[str]) -> str:
-    """Return imports of triton where transformers does not count them."""
+    """Wrap imports of triton so that transformers does not take them for requirements."""
     lines = indent(dedent(found[0]), "    ")
     return indent(GUARDED.format(lines=lines), found["indent"])
 

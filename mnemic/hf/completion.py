@@ -1,4 +1,4 @@
-"""What a completion is asked for with: options of OpenAI's interface, read and refused."""
+"""Read the options of a completion in OpenAI's interface, and refuse unsupported ones."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Training on rows that are cut across processes, each of which has as many tokens of a row."""
+"""Sequence parallelism: training on rows that are split evenly across processes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from mnemic.hf.train import TextTrainer
 
 
 def cut_rows(model: MnemicForCausalLM, args: TrainingArguments, options: TextOptions) -> None:
-    """Let a model run on parts of rows: its memories' states pass along each line of processes.
+    """Let a model run on parts of rows: memory states are passed along each line of processes.
 
-    Processes 0 to n − 1 are the first line, and so on; a line shares its rows.
+    Processes 0 to n − 1 are the first line, and so on; the processes of a line share its rows.
 
     Raises:
-        UsageError: processes or tokens that lines do not share out evenly.
+        UsageError: the processes do not divide into lines, or the tokens of a row into parts.
     """
     count = options.sequence_parallel
     wrong = [
@@ -48,7 +48,7 @@ def cut_rows(model: MnemicForCausalLM, args: TrainingArguments, options: TextOpt
 
 
 class Starts:
-    """Which rows' parts begin with a document, as positions tell: 0 at its first token."""
+    """Which parts of rows begin with a document, whose first token has position 0."""
 
     def __init__(self) -> None:
         self.begin: Tensor | None = None
@@ -73,14 +73,14 @@ class Starts:
 
 
 def own_part(rows: list[dict[str, Tensor]], index: int, count: int) -> dict[str, Tensor]:
-    """Return a part of rows as one batch, whose labels are shifted before they are cut."""
+    """Return a part of rows as one batch; labels are shifted before rows are split."""
     batch = together(rows)
     batch["shift_labels"] = shifted(batch["labels"])
     return {name: x.chunk(count, 1)[index] for name, x in batch.items()}
 
 
 class CutTrainer(TextTrainer):
-    """A trainer of a model that `cut_rows` made ready: a line's processes read the same rows."""
+    """A trainer for a model prepared by `cut_rows`: all processes of a line read the same rows."""
 
     processes: int
     """Of a line."""

@@ -1,4 +1,4 @@
-"""Text from tokens as they come, without decoding all of them anew at each."""
+"""Decode tokens to text incrementally, without decoding all of them again at each token."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ BEFORE: Final = 8
 
 
 class Decoder:
-    """Decodes tokens as they come, in windows that begin where a text was whole.
+    """Decodes tokens as they arrive, in windows that begin where the text was complete.
 
-    A window begins one window before its news, so that a tokenizer that drops the space before a
-    text drops it once, before the prompt. The texts told, with `rest` at the end, are what follows
-    the prompt where the tokenizer decodes all tokens at once, without its cleaning of spaces; but
-    for bytes that are no text, which it may write as one or as several replacement characters.
+    A window includes the window before its new tokens, so that a tokenizer that drops the space
+    before a text drops it only once, before the prompt. The returned texts and `rest` together are
+    what follows the prompt if the tokenizer decodes all tokens at once, without cleaning up
+    spaces. Only bytes that are not text may give a different number of replacement characters.
 
     Args:
-        tokenizer: of transformers.
-        prompt: tokens that come before the text.
+        tokenizer: a tokenizer of transformers.
+        prompt: the tokens before the text.
     """
 
     def __init__(self, tokenizer: Any, prompt: Sequence[int] = ()) -> None:
@@ -32,8 +32,7 @@ class Decoder:
         self._known = len(self._tokens)
 
     def add(self, token: int) -> str:
-        """Take one more token; return the text that is new, none where its last character might
-        not be whole."""
+        """Add a token; return the new text, empty where its last character may be incomplete."""
         self._tokens.append(token)
         text, new = self._new()
         if text.endswith(HALF) and len(self._tokens) - self._known < WAIT:
@@ -46,7 +45,7 @@ class Decoder:
         return self._new()[1]
 
     def _new(self) -> tuple[str, str]:
-        """Decode the window; return its text, and what its news add."""
+        """Decode the window; return its text, and the part added by the new tokens."""
         before, text = self._text(self._tokens[: self._known]), self._text(self._tokens)
         apart = (i for i, (a, b) in enumerate(zip(before, text, strict=False)) if a != b)
         return text, text[next(apart, len(before)) :]

@@ -1,4 +1,4 @@
-"""What a saved model knows: bits a byte, by position in the text, and what it finds again."""
+"""Evaluate a saved model: bits per byte, loss by position in the text, and recall of passages."""
 
 import math
 from collections.abc import Sequence
@@ -29,13 +29,13 @@ class Span:
 
 @dataclass(frozen=True)
 class Copied:
-    """How well a passage is predicted that stood ``distance`` tokens before.
+    """How well the repetition of a passage after ``distance`` tokens is predicted.
 
     Args:
         distance: tokens from the passage's end to its repetition.
-        bits: a token of the repetition; a model that remembers nothing has as many as ``first``.
-        first: a token of the passage when it stood there first.
-        exact: the share of the repetition's tokens that are the likeliest.
+        bits: bits per token of the repetition; equal to ``first`` if nothing is remembered.
+        first: bits per token of the passage's first occurrence.
+        exact: the share of the repetition's tokens that the model ranks first.
     """
 
     distance: int
@@ -80,10 +80,10 @@ def by_position(
 def by_distance(
     model: MnemicForCausalLM, tokens: Tensor, distances: Sequence[int], rows: int = 8
 ) -> tuple[Copied, ...]:
-    """Return how well passages of a text are found again behind others of it.
+    """Return how well passages are predicted when they recur after other text.
 
-    A row is a passage of 16 tokens, so much other text, and the passage once more: what was
-    written into the states is still to be read there, or is not.
+    A row is a passage of 16 tokens, other text of the given length, and the passage once more: the
+    repetition is predicted well if the passage can still be read from the states.
 
     Args:
         model: to evaluate.

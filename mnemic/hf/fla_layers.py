@@ -1,7 +1,7 @@
-"""Layers of flash-linear-attention as specs: what a configuration says, and where weights go.
+"""Convert layers of flash-linear-attention to specs, and their weights to ours.
 
-A layer is a rule and a block: projections, convolution, activations, norms, gate. Here stand those
-of which our block has every part; names and shapes are those of fla 0.6.
+A layer is a rule and a block: projections, convolution, activations, norms, gate. Only layers whose
+parts all exist in our block are here; names and shapes are those of fla 0.6.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ EPSILON = 1e-6
 
 @dataclass(frozen=True)
 class Converted:
-    """A layer in our terms.
+    """A converted layer.
 
     Args:
-        spec: the YAML's content, with the sizes in its block.
-        weights: takes the layer's weights out of a mapping by their names there, and returns them
-            by ours.
+        spec: the content of the YAML, with the sizes in its block.
+        weights: a function that removes the layer's weights from a mapping by their fla names, and
+            returns them by our names.
     """
 
     spec: dict[str, Any]
@@ -38,10 +38,10 @@ class Converted:
 
 
 def refuse(config: Config, allowed: Mapping[str, tuple[Any, ...]]) -> None:
-    """Raise where the configuration has an option whose effect our block cannot have.
+    """Raise where the configuration has an option that our block does not support.
 
     Raises:
-        UsageError: it tells the option, what was read and what is allowed.
+        UsageError: it names the option, its value and the allowed values.
     """
     for name, values in allowed.items():
         if config.get(name, values[0]) not in values:
@@ -212,7 +212,7 @@ def _learned_rate(given: Weights) -> Weights:
 
 
 def _repeat(given: Weights, name: str, times: int, size: int) -> None:
-    """Give each of ``times`` heads of values the key of the head that they share."""
+    """Repeat each head's key for the ``times`` value heads that share it."""
     for part in (f"{name}_proj.weight", f"{name}_conv1d.weight"):
         if times > 1 and part in given:
             heads = given[part].unflatten(0, (-1, size))

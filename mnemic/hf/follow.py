@@ -1,4 +1,4 @@
-"""What watches a training run: progress, limits, numbers that are no longer finite, Ctrl-C."""
+"""Monitor a training run: progress, limits, numbers that are no longer finite, Ctrl-C."""
 
 import math
 import time
@@ -20,11 +20,11 @@ REASONS = ("steps", "time", "interrupted")
 
 
 class Follow(TrainerCallback):
-    """Tell a progress of every step, and end a run that should not go on.
+    """Report every step to a progress display, and stop a run that should not continue.
 
     Args:
-        progress: told of steps and evaluations.
-        time_limit: in seconds; None for none.
+        progress: receives the steps and evaluations.
+        time_limit: the limit in seconds; None for none.
         pressed: raises KeyboardInterrupt where Ctrl-C was pressed; the step is finished and saved.
     """
 
@@ -59,7 +59,7 @@ class Follow(TrainerCallback):
         self.progress.step(state.global_step, logs["loss"])
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **options: Any) -> None:
-        """Tell the new point of the curve."""
+        """Report the new point of the curve."""
         self.progress.evaluated(points(state.log_history)[-1])
 
     def on_step_end(self, args: Any, state: Any, control: Any, **options: Any) -> Any:
@@ -88,7 +88,7 @@ class Follow(TrainerCallback):
 
 
 def agreed(why: str, device: torch.device) -> str:
-    """Return why all processes stop, where any does: one that went on would wait for the others."""
+    """Return the reason to stop if any process has one, so that none waits for the others."""
     found = torch.tensor(REASONS.index(why), device=device)
     distributed.all_reduce(found, distributed.ReduceOp.MAX)
     return REASONS[int(found)]

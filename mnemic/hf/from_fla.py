@@ -23,16 +23,16 @@ TOKENIZER = ("tokenizer*", "special_tokens_map.json", "vocab.*", "merges.txt", "
 def read_checkpoint(folder: Path) -> MnemicForCausalLM:
     """Return the model of a folder with fla's ``config.json`` and weights.
 
-    The model computes the same logits up to rounding; parameters that are products of several there
-    (the decay of GLA) or shared by heads there (keys of Gated DeltaNet under more heads of values)
-    stand on their own, so that training goes another way.
+    The model computes the same logits up to rounding. Parameters that fla stores as a product of
+    several (the decay of GLA) or shares between heads (keys of Gated DeltaNet with more value
+    heads) become independent here, so further training differs.
 
     Args:
         folder: ``config.json`` beside ``*.safetensors`` or ``pytorch_model*.bin``.
 
     Raises:
-        UsageError: no such folder, a layer or an option that our block has no part for, weights
-            that are missing or too many.
+        UsageError: there is no such folder, our block does not support a layer or an option, or
+            weights are missing or unknown.
     """
     config = _config(folder)
     converted = LAYERS[config["model_type"]](config)

@@ -1,4 +1,4 @@
-"""Documents packed into rows of one length, which know where each begins."""
+"""Documents packed into rows of equal length, with the beginnings of documents marked."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -16,8 +16,8 @@ NOT_SCORED = -100
 class Packed(Dataset[dict[str, Tensor]]):
     """Rows of ``length`` tokens, documents one after another, each with its end.
 
-    A row is ``input_ids``, ``position_ids`` that begin anew with each document (a model resets its
-    states there), and ``labels``, in which a document's first token is not scored.
+    A row has ``input_ids``, ``position_ids`` that restart at 0 with each document (where a model
+    resets its states), and ``labels``, in which a document's first token is not scored.
 
     Args:
         tokens: all documents' tokens, one after another.
@@ -51,9 +51,9 @@ class Packed(Dataset[dict[str, Tensor]]):
 
 
 class Share(Dataset[dict[str, Tensor]]):
-    """One of several processes' rows, none of which another has; all processes have as many.
+    """The rows of one of several processes: disjoint shares of equal size.
 
-    Where none is left for a process, its last row is the first one, and not scored.
+    If no row is left for a process, its last row is the first of all, and not scored.
 
     Args:
         rows: all of them, at least one.

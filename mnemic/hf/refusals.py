@@ -1,4 +1,4 @@
-"""Errors of torch and safetensors over a file, as one line each."""
+"""Convert errors of torch and safetensors about a file to one-line messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CUT: Final = "the checkpoint cannot be read: one of its files is truncated"
 
 @contextmanager
 def one_line_of(place: Path) -> Iterator[None]:
-    """Tell in one line what cannot be written or read below ``place``.
+    """Convert an error in writing or reading below ``place`` to one line.
 
     Raises:
         EnvironmentFailed: the system does not let a file be written.

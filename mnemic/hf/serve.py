@@ -44,8 +44,8 @@ class Server(ThreadingHTTPServer):
         super().__init__(place, Handler)
 
     def end(self, patience: float = 2.0) -> None:
-        """End the batcher, and wait until who is being answered has been told, if that takes no
-        longer than so many seconds."""
+        """End the batcher, and wait, for at most so many seconds, until open requests have been
+        answered."""
         self.batcher.close()
         late = time.monotonic() + patience
         for thread in list(self.answering):
@@ -74,7 +74,7 @@ class Server(ThreadingHTTPServer):
         )  # fmt: skip
 
     def _tokens(self, prompt: Any) -> list[int]:
-        """Return a prompt's tokens, of this model and one at least."""
+        """Return a prompt's tokens: at least one, and all within the model's vocabulary."""
         if isinstance(prompt, str):
             try:
                 prompt.encode()
@@ -93,15 +93,15 @@ class Server(ThreadingHTTPServer):
         return prompt
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a client that has left; of anything else what socketserver says."""
+        """Ignore the error of a client that has left; report others as socketserver does."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
     def pieces(self, request: Request, stops: list[str]) -> Iterator[Piece]:
-        """Give at each token what text there is more, and at the end why it ended: ``stop`` or
+        """Yield the new text at each token, and at the end the reason for it: ``stop`` or
         ``length``.
 
-        What might be the beginning of a stop, or of a character, is held back until it is known.
+        Text that may be the beginning of a stop, or of a character, is held back until it is clear.
 
         Raises:
             RuntimeError: the model failed, or the server ends.
@@ -125,17 +125,17 @@ class Server(ThreadingHTTPServer):
 
 
 def _stopped(text: str, stops: list[str]) -> int | None:
-    """Return where the first stop in a text begins; None where there is none."""
+    """Return the position of the first stop in a text; None where there is none."""
     return min((text.index(stop) for stop in stops if stop in text), default=None)
 
 
 def _held(text: str, stop: str) -> int:
-    """Count the letters at the end of a text with which a stop begins."""
+    """Count the characters at the end of a text that may be the beginning of a stop."""
     return max((n for n in range(1, len(stop)) if text.endswith(stop[:n])), default=0)
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One client's calls."""
+    """The handler of one client's requests."""
 
     server: Server
     protocol_version = "HTTP/1.1"
@@ -193,7 +193,7 @@ class Handler(BaseHTTPRequestHandler):
         return None
 
     def _heard(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
-        """Give pieces for as long as the client is there.
+        """Yield pieces as long as the client is connected.
 
         Raises:
             ConnectionError: it has left.
@@ -255,7 +255,7 @@ class Handler(BaseHTTPRequestHandler):
     def send_error(
         self, code: int, message: str | None = None, explain: str | None = None
     ) -> None:  # fmt: skip
-        """Answer what http.server refuses, such as another method, as other errors are."""
+        """Answer requests that http.server refuses (other methods, say) in our format of errors."""
         self.close_connection = True
         self._refuse(code, message or self.responses[HTTPStatus(code)][0])
 
@@ -264,7 +264,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def _named(model: str) -> dict[str, Any]:
-    """Return what an answer and every piece of a stream begin with."""
+    """Return the fields that an answer and every piece of a stream have in common."""
     return {
         "id": f"cmpl-{secrets.token_hex(8)}", "object": "text_completion",
         "created": int(time.time()), "model": model,

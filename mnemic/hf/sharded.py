@@ -1,7 +1,7 @@
 """Training with weights, gradients and the optimizer's state cut across processes: FSDP2.
 
-PyTorch's `fully_shard` does the cutting. transformers' own ways there are closed: accelerate takes
-FSDP on accelerators alone, and a model that transformers itself has sharded cannot be resumed.
+PyTorch's `fully_shard` does the sharding. transformers' own ways do not work here: accelerate
+supports FSDP on accelerators only, and a model that transformers itself sharded cannot be resumed.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 def shard(model: MnemicForCausalLM, args: TrainingArguments) -> None:
     """Cut a model's parameters across all processes, in place, each along its first axis.
 
-    A block's parameters are gathered when it runs and let go behind it; those of the embedding, the
-    last norm and the head stay from the forward pass to the backward one.
+    A block's parameters are gathered when it runs and freed afterwards; those of the embedding, the
+    last norm and the head stay gathered from the forward to the backward pass.
 
     Raises:
         UsageError: there is one process.
@@ -53,7 +53,7 @@ def shard(model: MnemicForCausalLM, args: TrainingArguments) -> None:
 
 
 class ShardedTrainer(TextTrainer):
-    """A trainer of a model that `shard` has cut, with whole checkpoints, which the first writes."""
+    """A trainer for a model sharded by `shard`; the first process writes unsharded checkpoints."""
 
     def create_accelerator_and_postprocess(self) -> None:
         """Make the accelerator, which puts no DDP around the model."""

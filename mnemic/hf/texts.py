@@ -27,7 +27,7 @@ class Texts:
 
     @property
     def digest(self) -> str:
-        """What tells these documents from others."""
+        """A digest that identifies these documents."""
         found = sha256()
         for text in (*self.train, "\0\0", *self.held_out):
             found.update(text.encode() + b"\0")
@@ -113,7 +113,7 @@ def _hash(text: str) -> int:
 
 
 def _mixed(texts: Sequence[str]) -> list[str]:
-    """Return the documents in an order of chance that is always the same."""
+    """Return the documents in a fixed pseudo-random order."""
     found = list(texts)
     random.Random(0).shuffle(found)
     return found

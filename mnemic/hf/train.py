@@ -1,4 +1,4 @@
-"""Training on text, by transformers' Trainer: one run in one folder, which a kill does not lose."""
+"""Training on text with transformers' Trainer: one run per folder, which can always be resumed."""
 
 import json
 import math
@@ -43,7 +43,7 @@ Existing = Literal["refuse", "resume", "replace"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came out of a run.
+    """The result of a run.
 
     Args:
         bits: a byte of the held-out documents, at the last evaluation.
@@ -130,11 +130,11 @@ class TextTrainer(Trainer):
 
     @property
     def share(self) -> tuple[int, int]:
-        """Which rows are read here: the number of this reader, and how many there are."""
+        """Which share of the rows this process reads: its index, and the number of shares."""
         return self.args.process_index, self.args.world_size
 
     def read_parts(self, processes: int) -> None:
-        """Read parts of rows, each of which so many processes share."""
+        """Read parts of rows from now on, each row split over so many processes."""
         raise NotImplementedError
 
     def weights(self) -> dict[str, Tensor]:
@@ -174,7 +174,7 @@ class TextTrainer(Trainer):
 def _kind(
     model: MnemicForCausalLM, args: TrainingArguments, options: TextOptions
 ) -> type[TextTrainer]:
-    """Return the trainer that is asked for, and make the model ready for it, in place."""
+    """Return the trainer that the options ask for, and prepare the model for it, in place."""
     kind: type[TextTrainer] = TextTrainer
     if options.sequence_parallel > 1:
         from mnemic.hf.cut_rows import CutTrainer, ShardedCutTrainer, cut_rows
@@ -248,7 +248,7 @@ def _prepare(run: Path, existing: Existing, identity: dict[str, Any]) -> None:
 
 
 def last_checkpoint(run: Path) -> Path | None:
-    """Return the last whole checkpoint of a run; what a kill left of others is removed."""
+    """Return the last complete checkpoint of a run; remove incomplete ones that a kill left."""
     found: dict[int, Path] = {}
     for path in run.glob("checkpoint-*"):
         try:

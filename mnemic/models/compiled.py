@@ -27,9 +27,9 @@ SHORT = 1000
 def compiled(function: Callable[P, T]) -> Callable[P, T]:
     """Return a function that does the same under ``torch.compile``: a graph for each shape.
 
-    The first call of a shape takes minutes where the layers loop over chunks; what it compiles is
-    kept on the machine, so that later programs take a part of that. On a CPU it needs a C++
-    compiler. To be called, and differentiated, within `told_where_it_fails`.
+    The first call with a shape takes minutes where the layers loop over chunks; the compiled code
+    is cached on the machine, so that later programs need less. On a CPU it needs a C++ compiler.
+    Call it, and differentiate its result, within `told_where_it_fails`.
     """
     return torch.compile(function, dynamic=False)
 
@@ -37,10 +37,10 @@ def compiled(function: Callable[P, T]) -> Callable[P, T]:
 def compiled_hidden(model: LanguageModel, options: TrainOptions) -> Hidden:
     """Return ``model.hidden`` for training under ``torch.compile``, whole or in parts.
 
-    On a CPU, in less than `SHORT` steps, only those parts of chunks are compiled that compute a
-    matrix for every row, where the model's rules have such: a few graphs, for the first chunk, the
-    others and a shorter last one, within about a minute, and some seconds in later programs.
-    Otherwise as `compiled`.
+    On a CPU, for fewer than `SHORT` steps, only the parts of chunks that compute a matrix for every
+    row are compiled, where the model's rules have such parts: a few graphs, for the first chunk,
+    the others and a shorter last one, which takes about a minute, and some seconds in later
+    programs. Otherwise it does the same as `compiled`.
     """
     rules = rules_with_parts(model)
     on_cpu = torch.device(options.device).type == "cpu"
@@ -58,7 +58,7 @@ def compiled_hidden(model: LanguageModel, options: TrainOptions) -> Hidden:
 
 @contextmanager
 def told_where_it_fails() -> Iterator[None]:
-    """Say that ``torch.compile`` fails on this machine where it does, forward or backward.
+    """Turn failures of ``torch.compile`` in this block, forward or backward, into one clear error.
 
     Raises:
         EnvironmentFailed: nothing can be compiled here, with the reason.

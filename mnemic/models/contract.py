@@ -1,4 +1,4 @@
-"""What this package asks of others: a memory layer to stack, a task to train on."""
+"""The interfaces that this package uses: a memory layer to stack, a task to train on."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Task(Protocol):
 
     @property
     def facts(self) -> dict[str, str | int]:
-        """What else a result must tell."""
+        """Further facts that a result must record."""
 
     def generator(self, seed: int, split: Split) -> torch.Generator:
         """Return the source of randomness of a split's stream."""

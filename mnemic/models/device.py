@@ -1,4 +1,4 @@
-"""Where a model is trained or runs: a device as torch names it."""
+"""The device on which a model is trained or runs, by torch's name."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def demand_device(name: str, option: str = OPTION) -> str:
     """Return the name of a device that is here.
 
     Args:
-        name: as torch has it.
-        option: that gave it, for the message.
+        name: torch's name of the device.
+        option: the option that gave the name, for the error message.
 
     Raises:
         UsageError: torch knows no device of that name.

@@ -1,11 +1,11 @@
-"""In what a run differs from an earlier one that it is to go on with."""
+"""The differences between a run and an earlier one that it is to resume."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 
 def find_differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[str]:
-    """Yield each entry of ``ours`` that is another in ``theirs``, with both values.
+    """Yield each entry of ``ours`` that differs in ``theirs``, with both values.
 
     >>> theirs = {"lr": 0.1, "model": {"a": 2, "b": 3}}
     >>> list(find_differences(theirs, {"lr": 0.2, "model": {"a": 4}}))

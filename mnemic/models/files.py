@@ -1,4 +1,4 @@
-"""Files written beside and renamed, in folders that are ours."""
+"""Write files atomically, by renaming a temporary file, in folders that mnemic owns."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ EARLIER: Final = (
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a path to write beside ``path``, which takes its place if and only if all goes well.
+    """Yield a temporary path that replaces ``path`` if and only if the block succeeds.
 
-    A link stays one: what it leads to is replaced.
+    A symbolic link stays: the file that it points to is replaced.
 
     Raises:
-        OSError: of ``path``, where the system refuses.
+        OSError: the system refuses; the error names ``path``.
         UsageError: ``path`` is a folder, a device or a pipe.
     """
     if path.is_symlink():
@@ -69,11 +69,11 @@ def finite(value: Any) -> Any:
 
 
 def claim(folder: Path, kind: str = "training run") -> bool:
-    """Make a folder ours, where it is new or empty; return whether it was ours before.
+    """Mark a new or empty folder as mnemic's; return whether it already was.
 
     Raises:
-        UsageError: it is a file, or holds files and mnemic did not write it, or wrote it for
-            something of another ``kind``.
+        UsageError: it is a file, or it holds files that mnemic did not write, or wrote for
+            another ``kind`` of folder.
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder}: not a folder")
@@ -92,6 +92,6 @@ def claim(folder: Path, kind: str = "training run") -> bool:
 
 
 def _flush(path: Path) -> None:
-    """Force the content to the disk, so that the rename never outruns it."""
+    """Force the content to the disk, so that it is written before the rename."""
     with path.open("r+b") as stream:
         os.fsync(stream.fileno())

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM put off until a step is whole."""
+"""Defer Ctrl-C and SIGTERM until a step is complete."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from types import FrameType
 
 @contextmanager
 def deferred(*, terminate: bool = False) -> Iterator[Callable[[], None]]:
-    """Put Ctrl-C off; yield a function that raises its KeyboardInterrupt if it was pressed since.
+    """Defer Ctrl-C; yield a function that raises KeyboardInterrupt if it was pressed since.
 
-    The second Ctrl-C is not put off. Outside the main thread, which gets no signals, nothing
+    The second Ctrl-C is not deferred. Outside the main thread, where no signals arrive, nothing
     is changed.
 
     Args:
-        terminate: put SIGTERM off as well, where the process has a handler for it, which the
-            yielded function then calls; one that would end the process at once still does.
+        terminate: also defer SIGTERM if the process has a handler for it, which the yielded
+            function then calls; without a handler SIGTERM still ends the process at once.
     """
     pressed = threading.Event()
     asked = threading.Event()

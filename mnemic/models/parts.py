@@ -18,11 +18,11 @@ def rules_with_parts(model: nn.Module) -> list[Any]:
 
 
 def keep_share(model: nn.Module, memory: float) -> None:
-    """Let a model's rules keep `SHARE` of a process's memory for gradients.
+    """Let a model's rules use `SHARE` of a process's memory for what they keep for gradients.
 
     Args:
-        model: of one process, whose rules share this.
-        memory: GiB that the process may take; where it is without end, their own bound stays.
+        model: the model of the process; its rules divide this memory among them.
+        memory: GiB that the process may take; if infinite, the rules keep their own bound.
     """
     if math.isinf(memory):
         return

@@ -1,4 +1,4 @@
-"""How a training run tells what it does, so that a command line can show a bar."""
+"""The callbacks of a training run, with which a command line can show a progress bar."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ class Progress(Protocol):
     """
 
     def start(self, steps: int, done: int) -> None:
-        """Hear that the run begins: of ``steps``, ``done`` are behind it (0 unless resumed)."""
+        """Begin the report: ``done`` of ``steps`` are completed (0 unless the run is resumed)."""
 
     def step(self, done: int, loss: float) -> None:
-        """Hear that ``done`` steps are behind the run, and the last batch's loss, in nats."""
+        """Report a step: the number completed, and the last batch's loss in nats."""
 
     def evaluated(self, point: Point) -> None:
-        """Hear that the model was scored on the held-out stream and saved."""
+        """Report that the model was scored on the held-out stream and saved."""
 
     def end(self, stopped: str) -> None:
-        """Hear why the run is over: ``steps``, ``time``, ``target``, or ``interrupted``."""
+        """Report the end and its reason: ``steps``, ``time``, ``target``, or ``interrupted``."""
 
 
 class Silent:

@@ -1,4 +1,4 @@
-"""What came out of a training run."""
+"""The result of a training run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAME = "result.json"
 
 @dataclass(frozen=True)
 class Result:
-    """What came out of a run, and what it takes to run it again.
+    """The result of a run, and everything needed to repeat it.
 
     Args:
         metric: the score's name.
@@ -78,5 +78,5 @@ def versions() -> dict[str, str]:
 
 
 def plain(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the caller's metadata as a dictionary; nothing as an empty one."""
+    """Return the caller's metadata as a dictionary, empty if there is none."""
     return dict(metadata or {})

@@ -49,11 +49,11 @@ def train(
     """Train a model in place and leave its checkpoint, curve and result in a folder.
 
     The loss is the mean cross-entropy of the scored positions. Every ``eval_every`` steps the
-    model is scored on the same held-out sequences and saved; where the task has levels, a level
-    that is mastered gives way to the next. A resumed run continues where the last checkpoint was
-    written: bit for bit, but for rounding where its device, ``threads`` or ``compiled`` is another;
-    changed ``steps`` change the schedule's rest. A task's decoder is
-    made the model's, unless it has one already.
+    model is scored on the same held-out sequences and saved; where the task has levels, training
+    moves to the next level once one is mastered. A resumed run continues from the last checkpoint:
+    bit for bit, or up to rounding if its device, ``threads`` or ``compiled`` differ; changed
+    ``steps`` change the rest of the schedule. The task's decoder is set as the model's, unless the
+    model has one already.
 
     Args:
         model: with the initial parameters, on the CPU or the device.
@@ -327,7 +327,7 @@ def load_weights(model: LanguageModel, run_dir: Path) -> None:
 
 
 def _anywhere(identity: dict[str, Any]) -> dict[str, Any]:
-    """Return an identity without the device: a run may go on on another one."""
+    """Return an identity without the device, on which a resumed run may differ."""
     return {name: value for name, value in identity.items() if name != "device"}
 
 

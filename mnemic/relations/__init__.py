@@ -1,4 +1,4 @@
-"""How systems are related: found by algebra, confirmed in numbers, drawn as a map."""
+"""Relations between systems: found by algebra, confirmed in numbers, drawn as a map."""
 
 from mnemic.relations.confirm import confirm as confirm
 from mnemic.relations.graph import Map as Map

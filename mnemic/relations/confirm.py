@@ -1,8 +1,8 @@
-"""A relation run in numbers: both rules, token by token, on the same random inputs.
+"""Confirm a relation in numbers: run both rules, token by token, on the same random inputs.
 
-The algebra works on a rule written out for two channels. Here the derived rules themselves run in
-float64 with d_k = 4 and d_v = 3 over six tokens and two heads, by the interpreter of rules, with
-the outer one's coefficients computed from the inner one's by the change that the algebra found.
+The algebra works on a rule written out for two channels. Here the derived rules themselves are
+interpreted in float64 with d_k = 4 and d_v = 3 over six tokens and two heads, with the outer one's
+coefficients computed from the inner one's by the change that the algebra found.
 """
 
 import re
@@ -59,10 +59,10 @@ class Run:
 def confirm(found: Found, rules: Mapping[str, Rule], seed: int = 0) -> Relation:
     """Return the relation with the largest difference of the two rules' outputs as its ``error``.
 
-    Where the outer rule has no number at the value itself (a write k/η at η = 0) the value is
+    Where the outer rule is undefined at the value itself (a write k/η at η = 0) the value is
     approached, and the relation is a limit. Raises ``Unconfirmed`` where the relation cannot be run
-    or the outputs differ: by more than 1e-9 of the largest, or for a limit by more than a fiftieth
-    of what they differ by a hundred times further from it.
+    or the outputs differ: by more than 1e-9 of the largest output, or for a limit by more than a
+    fiftieth of the difference at a distance from the limit that is a hundred times larger.
     """
     inner, outer = rules[found.relation.inner], rules[found.relation.outer]
     reach = max(_tokens(inner), _tokens(outer))
@@ -88,9 +88,9 @@ def confirm(found: Found, rules: Mapping[str, Rule], seed: int = 0) -> Relation:
 
 
 def _to_first_order(found: Found, inner: Rule, outer: Rule, run: Run) -> Relation:
-    """Return the relation with the difference of what two rules learn, by steps of size ε.
+    """Return the relation with the difference between what two rules learn by steps of size ε.
 
-    Relative to what was learned it falls as ε where they agree to first order.
+    Relative to what was learned it decreases in proportion to ε if they agree to first order.
     """
 
     def both(size: float) -> tuple[Tensor, Tensor]:
@@ -119,7 +119,7 @@ def _shortened(run: Run, inner: Rule, size: float) -> Run:
 
 
 def _miss(found: Found, inner: Rule, outer: Rule, run: Run, far: float) -> float:
-    """Return the largest relative difference of outputs, infinities and zeros put ``far`` off."""
+    """Return the largest relative difference of outputs, with ``far`` for ∞ and 1/``far`` for 0."""
     if any(edit.endswith("=oo") for edit in found.at.edits):
         outer = _edited(outer.problem.spec, _far(found.at.edits, far), TOKENS)
     mine, _ = interpret(inner, *run.vectors, run.arguments, params=run.params)
@@ -139,7 +139,7 @@ def _learned(
     found: Found, rule: Rule, vectors: tuple[Tensor, Tensor, Tensor], arguments: Arguments,
     params: Arguments, far: float,
 ) -> Tensor:  # fmt: skip
-    """Return what steps 1/far as long add to the read-out without any, times far."""
+    """Return ``far`` times the change of the read-out by steps shortened by 1/``far``."""
     faint = {s.argument for s in rule.scalars if s.symbol in found.at.faint}
     small, none = (
         {name: x * factor if name in faint else x for name, x in arguments.items()}
@@ -155,7 +155,7 @@ def _edited(spec: Spec, edits: tuple[str, ...], reach: int) -> Rule:
 
 
 def _far(edits: tuple[str, ...], far: float) -> tuple[str, ...]:
-    """Put a number for infinity in edits: for a series that many terms, else ``far``."""
+    """Replace infinity in edits by a number: of terms for a series, else ``far``."""
     terms = TERMS[FAR.index(far)] if far in FAR else TERMS[-1]
     return tuple(
         edit.replace("=oo", f"={terms}" if edit.startswith("features") else f"={far:.1f}")
@@ -164,7 +164,7 @@ def _far(edits: tuple[str, ...], far: float) -> tuple[str, ...]:
 
 
 def _tokens(rule: Rule) -> int:
-    """Return how many tokens show all that a rule does: some more than its longest interval."""
+    """Return how many tokens to run: some more than a rule's longest interval."""
     longest = max([rule.anchor, rule.problem.spec.optimizer.every,
                    *(m.every for m in rule.network.matrices)])  # fmt: skip
     return TOKENS if longest == 1 else longest + TOKENS
@@ -302,8 +302,8 @@ def _changed(
 
 
 def _key(role: str, found: Found, names: Mapping[str, Tensor]) -> Tensor | None:
-    """Return the key that a change tells in coefficients and k; None for a role it does not
-    tell."""
+    """Return the key that a change gives in terms of coefficients and k; None for a role that it
+    does not change."""
     entries = [(s, x) for s, x in found.match.change if family(str(s)) == role]
     return _one(entries, names) if entries else None
 
@@ -330,7 +330,7 @@ def _names(inner: Rule, run: Run) -> dict[str, Tensor]:
 
 
 def _evaluate_change(value: Any, names: Mapping[str, Tensor]) -> Tensor:
-    """Evaluate an expression of the change in numbers; raise Unconfirmed for a name without."""
+    """Evaluate an expression of the change; raise Unconfirmed for a name without a value."""
     value = sp.sympify(value)
     missing = sorted(str(s) for s in value.free_symbols if str(s) not in names)
     if missing:

@@ -1,4 +1,4 @@
-"""The map as a picture: who is a special case of whom, coloured by class."""
+"""Draw the map: which system is a special case of which, coloured by class."""
 
 import io
 from collections.abc import Sequence
@@ -90,7 +90,7 @@ def _places(drawn: Map) -> dict[str, tuple[float, float]]:
 
 
 def _columns(drawn: Map, part: "nx.DiGraph[str]") -> list[Sequence[str]]:
-    """Sort a connected part into columns, those that hold most to the right, neighbours near."""
+    """Sort a connected part into columns, the most general to the right, with neighbours close."""
     groups = nx.condensation(part)
     depth: dict[int, int] = {}
     for group in nx.topological_sort(groups):

@@ -1,8 +1,8 @@
-"""A memory on a simplex to first order in its step: what is left of a divergence near its minimum.
+"""A memory on a simplex to first order in its step, where its divergence is quadratic.
 
 With w = w(a) the link of one entry, ζ the multiplier that holds the sum and s = dw/da, a step
 a = −ηG moves the entries by s ∘ (−ηG − dζ), and Σ dw = 0 gives dζ = ⟨s, −ηG⟩/Σ s. For an
-f-divergence w = w′ g(a − ζ) and s = w′/f″(1): of f no more is left than one number.
+f-divergence w = w′ g(a − ζ) and s = w′/f″(1): f enters only by this one number.
 """
 
 from itertools import chain

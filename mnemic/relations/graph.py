@@ -1,4 +1,4 @@
-"""The map: systems as nodes, relations as edges, what follows from others left out."""
+"""The map: systems as nodes, and as edges the relations that do not follow from others."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ from mnemic.relations.search import related
 class Map:
     """Systems with their classes, and their confirmed relations.
 
-    ``unconfirmed`` lists what algebra found and numbers did not bear out or could not run, each
-    with the reason: these are no edges.
+    ``unconfirmed`` lists relations that algebra found but numbers did not confirm, each with the
+    reason: these are no edges.
     """
 
     classes: Mapping[str, str]
@@ -46,11 +46,11 @@ class Map:
 
     @cached_property
     def direct(self) -> tuple[Relation, ...]:
-        """The relations that are no composition of others, the plainest of those that are alike,
-        and all meetings.
+        """The relations that are not compositions of others, the simplest of equivalent ones, and
+        all meetings.
 
-        Among systems that are each other's equals as many as hold them together; between two
-        such groups one, and only where no third group lies between them.
+        Within a group of equal systems these are as many as connect the group. Between two groups
+        it is one relation, and only if no third group lies between them.
         """
         groups = nx.condensation(self.graph)
         member = groups.graph["mapping"]
@@ -114,7 +114,7 @@ class Map:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Map":
-        """Return the map that ``to_json`` told."""
+        """Return the map of the data that ``to_json`` returned."""
         relations = [Relation.from_json(row) for row in data["relations"]]
         classes = {row["name"]: row["class"] for row in data["systems"]}
         return cls(classes, tuple(relations), tuple(data["unconfirmed"]))
@@ -131,8 +131,8 @@ def build(
 ) -> Map:  # fmt: skip
     """Find the relations among rules, run each in numbers, and make the map of those that hold.
 
-    ``told`` hears each name before its relations are looked for; ``only`` limits the search to the
-    relations of one rule.
+    ``told`` is called with each name before its relations are searched; ``only`` limits the search
+    to the relations of one rule.
     """
     kept, unconfirmed = [], []
     for found in related(rules, told, only):

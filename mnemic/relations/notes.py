@@ -1,4 +1,4 @@
-"""What a relation does not tell: another block around equal rules, a coefficient's range."""
+"""Notes on what a relation does not show: different blocks, coefficients out of their range."""
 
 import math
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ LEAVES = "for some values the change leaves the range of a coefficient"
 
 
 def notes(relation: Relation, found: Found, rules: Mapping[str, Rule]) -> Relation:
-    """Return a relation with where it leads out of the range of a coefficient, and an equality
-    with what else its two systems differ in."""
+    """Add notes to a relation: where it leads out of a coefficient's range and, for an equality,
+    in what else the two systems differ."""
     a, b = rules[relation.inner], rules[relation.outer]
     told = _blocks(a, b) if relation.both_ways else []
     mine, theirs = spans_of(a.scalars), spans_of(b.scalars)
@@ -49,7 +49,7 @@ def _renamed(found: Found) -> list[tuple[str, str]]:
 
 
 def _changed(found: Found, match: Match) -> Match:
-    """Return a match with the coefficients alone that are more than renamed."""
+    """Return a match with only those coefficients that are not merely renamed."""
     change = tuple((s, v) for s, v in match.change if not (v.is_Symbol or _vanishes(found, s)))
     return replace(match, change=change)
 

@@ -1,4 +1,4 @@
-"""Maps kept in the cache: the map of all systems takes minutes to find."""
+"""Cache maps: to find the map of all systems takes minutes."""
 
 import hashlib
 import json
@@ -19,9 +19,10 @@ def remembered(
     specs: Mapping[str, Spec], told: Callable[[str], None] = lambda name: None,
     refused: Callable[[str], None] = lambda reason: None,
 ) -> Map:  # fmt: skip
-    """Return the map of specs, found once and kept by their meaning and by what finds it.
+    """Return the map of specs, cached by their hashes and by the code that finds it.
 
-    ``told`` hears each name before it is related, ``refused`` why the map could not be kept.
+    ``told`` is called with each name before its relations are searched, ``refused`` with the
+    reason if the map could not be stored.
     """
     place = _place(specs)
     with suppress(OSError, ValueError, KeyError, TypeError):

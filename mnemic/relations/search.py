@@ -1,10 +1,10 @@
 """Relations among many rules, by their canonical forms.
 
-Comparing every pair at every special value would take hours. What makes it a minute: of each rule
-only those edits are tried that can lead to another rule of the map, part by part of the specs; a
-form is written out once, at its own coefficients and at each special value that leaves another
-shape; only forms of one shape are compared; a quick numerical test goes before the algebra; and
-what follows from two relations is composed of them and not solved for anew.
+Comparing every pair at every special value would take hours. It takes a minute because: for each
+rule only those edits are tried that can lead to another rule of the map, part by part of the specs;
+a form is written out once, at its own coefficients and at each special value that changes its
+shape; only forms of the same shape are compared; a quick numerical test precedes the algebra; and a
+relation that follows from two others is composed of these instead of being solved for.
 """
 
 import re
@@ -59,8 +59,8 @@ class Placed:
 
 @dataclass(frozen=True)
 class Found:
-    """A relation, and what is needed to run it: the special values of both, and the match; for an
-    equality ``back``, the match in the other direction."""
+    """A relation with the data to run it: the special values of both rules, the match and, for an
+    equality, ``back``, the match in the other direction."""
 
     relation: Relation
     at: Special
@@ -120,7 +120,7 @@ def related(
 
 
 class _Search:
-    """What has been found, and which pairs have been looked at in vain."""
+    """The relations found so far, and the pairs that were compared in vain."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[str, str], Found] = {}
@@ -145,7 +145,7 @@ class _Search:
                 self.plainly[inner.name].append(outer.name)
 
     def _in_vain(self, inner: Placed, outer: Placed) -> bool:
-        """Return whether an equal of the inner rule has been looked for in vain."""
+        """Return whether a rule equal to the inner one was already compared in vain."""
         return not inner.on_features and any(
             (name, outer) in self.vain
             for name in self._plainly(inner.name)
@@ -172,7 +172,7 @@ class _Search:
         return None
 
     def copy(self, first: str, twin: str) -> None:
-        """Copy to a twin the relations that are found of the first system with its rule."""
+        """Copy to a twin the relations of the first system that has the same rule."""
         for (inner, outer), one in [*self.found.items()]:
             if outer == first and one.at != PLAIN and inner != twin:
                 relation = replace(one.relation, outer=twin)
@@ -180,7 +180,7 @@ class _Search:
 
 
 def _twins(rules: Mapping[str, Rule]) -> dict[str, str]:
-    """Return the rules that differ from an earlier one in the block alone, each with that one."""
+    """Return the rules that differ from an earlier one only in the block, each with that one."""
     first: dict[str, str] = {}
     found = {}
     for name, rule in rules.items():
@@ -193,7 +193,7 @@ def _twins(rules: Mapping[str, Rule]) -> dict[str, str]:
 
 
 def composed(first: Match, second: Match) -> Match | None:
-    """Return the change of coefficients that does two, one after the other."""
+    """Compose two changes of coefficients, one after the other."""
     table = dict(first.change)
     keys = any(is_key(symbol) for symbol in table)
     if STRETCH in table or STRETCH in dict(second.change):
@@ -211,7 +211,7 @@ def composed(first: Match, second: Match) -> Match | None:
 
 
 def _dead(form: Form) -> bool:
-    """Return whether a memory that starts at zero stays there, where all rules are alike."""
+    """Return whether a memory that starts at zero stays there, as such rules are all the same."""
     if not form.states:
         return False
     nothing = {s: 0 for state in form.states for s in state.symbols}
@@ -223,8 +223,8 @@ def _meetings(
     found: Mapping[tuple[str, str], Found], shapes: Mapping[Any, list[Placed]],
     names: Iterable[str], wanted: list[str],
 ) -> Iterator[Found]:  # fmt: skip
-    """Yield meetings of systems of which neither contains the other, nor both a third, and that
-    have points in common."""
+    """Yield meetings: pairs of systems with points in common, of which neither contains the other
+    and which do not both contain a third."""
     inside: nx.DiGraph[str] = nx.DiGraph(list(found))
     inside.add_nodes_from(names)
     parts = {name: nx.ancestors(inside, name) | {name} for name in inside}
@@ -299,7 +299,7 @@ def _variants(rule: Rule, plain: Form, others: list[Rule]) -> Iterator[tuple[Spe
 
 
 def _bent(rule: Rule, form: Form, special: Special) -> Form | None:
-    """Return the form at special values, where they leave another shape than it has, else None."""
+    """Return the form at special values if these change its shape, else None."""
     if special.coefficients and not _may_bend(rule, form, special):
         return None
     found = special.form(rule)
@@ -313,12 +313,12 @@ def _bent(rule: Rule, form: Form, special: Special) -> Form | None:
 
 
 def _unseen(rule: Rule, special: Special) -> bool:
-    """Return whether predictions may be left out, so that a rule of kept keys sums over pairs."""
+    """Return whether predictions can be ignored, so that a rule of kept keys sums over pairs."""
     return rule.problem.kernels is not None and any(value == 0 for _, value in special.values)
 
 
 def _may_bend(rule: Rule, form: Form, special: Special) -> bool:
-    """Return whether a coefficient's value can change more than the numbers that algebra finds.
+    """Return whether a value of a coefficient can change the form beyond what algebra would find.
 
     It can where the coefficient stands in a function or a fact, where a state may drop out, or (at
     infinity) where something is divided by it.
@@ -391,5 +391,5 @@ def _merged(found: Mapping[tuple[str, str], Found]) -> Iterator[Found]:
 
 
 def _free(found: Found) -> bool:
-    """Return whether nothing of the outer rule is given up."""
+    """Return whether the relation needs no special value of the outer rule."""
     return found.at == PLAIN

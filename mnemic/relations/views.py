@@ -1,7 +1,7 @@
-"""Forms as the map compares them, beside those that `canonical` writes.
+"""Further forms of rules that the map compares, besides those that `canonical` writes.
 
-A kernel that is a polynomial is told by its coefficients, so that a kernel of degree 4 is that of
-features of degree 4 and the algebra solves for coefficients of a kernel as for those of a step.
+A kernel that is a polynomial is represented by its coefficients. So a kernel of degree 4 equals
+that of features of degree 4, and the algebra solves for coefficients of a kernel as for others.
 
 A memory that only adds is also a sum over pairs, y = Σ g κ(k, q) v, or a mean where it is divided
 by its weights. In this view it has the shape of attention, and its query may be longer or shorter.
@@ -182,11 +182,10 @@ def on_features(form: Form, rule: Rule) -> Form | None:
 
 
 def saturated(form: Form, rule: Rule) -> Iterator[tuple[Special, Form]]:
-    """Return the form of a read-out over max(|n·q|, 1) as its gain grows: that over n·q, where
+    """Return the limit of a read-out over max(|n·q|, 1) as its gain grows: that over n·q, where
     n·q is positive.
 
-    So it is where states grow as the gain does: both parts of the ratio do, and the one is left
-    behind.
+    It exists where states grow with the gain: numerator and n·q both grow, and the 1 is exceeded.
     """
     floors = [w for w in form.wholes if w.function == "floor"]
     if len(form.wholes) != 1 or len(floors) != 1:
@@ -207,7 +206,7 @@ def saturated(form: Form, rule: Rule) -> Iterator[tuple[Special, Form]]:
 
 
 def stretched(form: Form) -> Form:
-    """Return a form of pairs for longer queries: q′ is the query times what is solved for."""
+    """Return a form of pairs for rescaled queries: q′ is q times an unknown to be solved for."""
     if PAIRS not in form.tags:
         return form
     if "weights by powers" in form.tags:
@@ -257,7 +256,7 @@ def of_pairs(form: Form, rule: Rule) -> Iterator[tuple[Special, Form]]:
 
 
 def _ridged(rule: Moments) -> Iterator[tuple[Special, Form]]:
-    """Yield least squares whose ridge grows, values with it: of U (H/λ + 1)⁻¹ q, U q is left."""
+    """Yield the limit of least squares as ridge and values grow: U (H/λ + 1)⁻¹ q becomes U q."""
     ridge = sp.sympify(rule.solution.ridge)
     size = sp.Symbol("ridge", positive=True)
     changed = replace(rule, solution=replace(rule.solution, ridge=size))
@@ -282,7 +281,7 @@ def _ridged(rule: Moments) -> Iterator[tuple[Special, Form]]:
 def _whole_series(rule: Rule) -> tuple[str, Any] | None:
     """Return the number that counts the terms of features that are a series, and the sum of all.
 
-    The sum is known where each term is the one before times s·r/i, with one r.
+    The sum is known where each term is the previous one times s·r/i, with a constant r.
     """
     terms = series(rule.problem) if isinstance(rule, Linear) else None
     if terms is None or len(terms) < 3 or not all(x.is_number and x != 0 for x in terms):

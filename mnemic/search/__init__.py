@@ -1,1 +1,1 @@
-"""The search over specs: the tasks that score a model, and (later) the study over them."""
+"""The search over specs: spaces of specs, tasks that score models, studies, and reports."""

@@ -1,6 +1,6 @@
 """Processor time of functions that take turns, in a process on one thread.
 
-What else the machine does is not counted, though it takes caches and clock from what is.
+Other load on the machine is not counted, though it affects caches and clock speed.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Canonical forms of rules, and what tells two of them apart."""
+"""Canonical forms of rules, and the differences between two of them."""

@@ -1,8 +1,8 @@
 """The canonical form of a rule, and its hash: algebraically equal rules have equal forms.
 
-The transition of the whole state is written out for d_v = D = 2 and expanded. What is no
-polynomial (a Huber error, a link) stands whole, in one spelling. A rule whose memory is not
-``W φ`` is given by its terms instead.
+The transition of the whole state is written out for d_v = D = 2 and expanded. A function that is
+not a polynomial (a Huber error, a link) is kept as one symbol, with one normalised spelling. A
+rule whose memory is not ``W φ`` is given by its terms instead.
 """
 
 import hashlib
@@ -36,17 +36,17 @@ def canonical(rule: Rule, values: Mapping[Any, Any] | None = None) -> Form:
 
 
 def rule_hash(rule: Rule) -> str:
-    """Return the SHA-256 of the form, whose coefficients are named by the part they play."""
+    """Return the SHA-256 of the form, its coefficients renamed by the role that each plays."""
     return hashlib.sha256(renamed(canonical(rule)).text().encode()).hexdigest()
 
 
 def renamed(form: Form) -> Form:
-    """Return the form with coefficients called c0, c1, … in an order that names do not decide."""
+    """Rename the form's coefficients to c0, c1, … in an order that does not depend on names."""
     return min((found for _, found in _numberings(form)), key=lambda f: f.text())
 
 
 def identified(form: Form, fact: Callable[[Any], str]) -> str:
-    """Return the renamed form's text, and a fact of each coefficient in the order of numbers."""
+    """Return the renamed form's text, and the fact of each coefficient in the order of c0, c1, …"""
     return min(
         "\n".join([found.text(), *(f"c{i}: {fact(s)}" for i, s in enumerate(order))])
         for order, found in _numberings(form)
@@ -54,7 +54,7 @@ def identified(form: Form, fact: Callable[[Any], str]) -> str:
 
 
 def _numberings(form: Form) -> Iterator[tuple[list[Any], Form]]:
-    """Yield the orders of coefficients that their parts leave open, each with its form."""
+    """Yield every order of the coefficients that their roles leave open, each with its form."""
     groups: dict[str, list[Any]] = {}
     for symbol in form.coefficients:
         groups.setdefault(_part(form, symbol), []).append(symbol)
@@ -65,10 +65,10 @@ def _numberings(form: Form) -> Iterator[tuple[list[Any], Form]]:
 
 
 def _part(form: Form, symbol: Any) -> str:
-    """Return the text of what a coefficient does, without the names of coefficients.
+    """Return the role of a coefficient as text: the form without the names of coefficients.
 
-    Of two symbols with one name SymPy would write either first, so that other coefficients of any
-    sign have a mark, until the terms are in order.
+    SymPy may print two symbols of one name in either order, so other coefficients that may have
+    any sign carry a mark until the terms are sorted.
     """
     others = {s: like(s, "other" if s.is_positive else "other'") for s in form.coefficients}
     me = like(symbol, "me")

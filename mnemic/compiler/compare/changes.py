@@ -42,7 +42,7 @@ class Change:
 
 
 def change_of(found: Match) -> Change:
-    """Describe the change; entries of one coefficient that change alike are told once."""
+    """Describe the change; entries of one coefficient that change alike share one line."""
     special, general = [], []
     for name, symbol, value in _once(found):
         shown = _shown(value)
@@ -61,7 +61,7 @@ def change_of(found: Match) -> Change:
 
 
 def _once(found: Match) -> list[tuple[str, Any, Any]]:
-    """List each changed coefficient of B once: name, the same symbol in A, and value."""
+    """List each changed coefficient of B once: its name as shown, its symbol, and its value."""
     groups: dict[tuple[str, str], list[tuple[Any, Any]]] = {}
     for symbol, value in found.change:
         parts = _ENTRY.match(str(symbol))
@@ -78,7 +78,7 @@ def _once(found: Match) -> list[tuple[str, Any, Any]]:
 
 
 def general(symbol: Any, value: Any) -> tuple[Any, Any]:
-    """Return a coefficient and its value without the index of the coefficient's own entry."""
+    """Drop the index of a coefficient's entry from the coefficient and from its value."""
     parts = _ENTRY.match(str(symbol))
     assert parts is not None
     index = parts["index"] or ""
@@ -109,8 +109,10 @@ def _times_value(scale: Any) -> str:
 
 
 def leaves(found: Match, mine: Ranges, theirs: Ranges) -> bool:
-    """Return whether a changed coefficient is given a value out of its range, or none, at some
-    values of the others: A's within ``mine``, B's own within ``theirs``, by their names."""
+    """Return whether the change takes some coefficient of B out of its range, or has no value.
+
+    The coefficients of A take values in ``mine``; those of B have the ranges ``theirs``, by name.
+    """
     return any(_leaves(symbol, sp.sympify(value), mine, theirs) for symbol, value in found.change)
 
 

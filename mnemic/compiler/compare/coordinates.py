@@ -20,9 +20,9 @@ Values = Mapping[Any, Any]
 
 
 class Coordinates:
-    """Turns the expressions of a rule, which are of one coordinate, into those of each entry.
+    """Turns the expressions of a rule, written for one coordinate, into those of each entry.
 
-    ``values`` puts special values for coefficients or for roles of their own (``predict``).
+    ``values`` substitutes special values for coefficients, or for keys of their own (``predict``).
     """
 
     def __init__(self, rule: Rule, values: Values) -> None:
@@ -79,7 +79,7 @@ class Coordinates:
         return self.rotated([self.data("q", j) for j in range(COLUMNS)])
 
     def rotated(self, plain: list[Any]) -> list[Any]:
-        """Turn each channel into a pair by the running sum of the phase, where there is one."""
+        """Rotate each channel, as a pair, by the running sum of the phase, if there is a phase."""
         if not self.phased or self.complex:
             return plain
         pairs = [(x * sp.cos(a), x * sp.sin(a)) for x, a in zip(plain, self.turns(), strict=True)]
@@ -119,7 +119,7 @@ def turned(parts: list[Any], angles: list[Any], sign: int) -> list[Any]:
 
 
 def put(expr: Any, values: Values) -> Any:
-    """Put special values in; return nan where a condition compares what is no number.
+    """Substitute special values; return nan where a condition then compares an undefined number.
 
     SymPy raises for such a comparison: η·λ₁ < a at η = ∞, λ₁ = 0.
 
@@ -134,10 +134,10 @@ def put(expr: Any, values: Values) -> Any:
 
 
 def called(expr: Any, names: Mapping[Any, Any]) -> Any:
-    """Return the expression with symbols under other names.
+    """Return the expression with its symbols renamed.
 
-    SymPy's ``subs`` looks for more than symbols, and takes three times as long; it writes the
-    conditions of cases in a way of its own, which canonical forms are known by.
+    SymPy's ``subs`` looks for more than symbols, and takes three times as long; it also rewrites
+    the conditions of cases, by whose spelling canonical forms are known.
     """
     if expr.has(sp.core.relational.Relational):
         return expr.subs(names, simultaneous=True)

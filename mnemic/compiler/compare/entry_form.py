@@ -27,7 +27,7 @@ class State:
 
 @dataclass(frozen=True)
 class Whole:
-    """A symbol that stands for a function of entries, which is no polynomial (a Huber error)."""
+    """A symbol that stands for a function of entries that is not a polynomial (a Huber error)."""
 
     symbol: Any
     function: str
@@ -61,7 +61,7 @@ class Form:
 
     @property
     def data(self) -> frozenset[Any]:
-        """Symbols of states, inputs and functions' values: what coefficients are not."""
+        """The symbols of states, inputs and functions' values; all others are coefficients."""
         carried = [s for state in self.states for s in state.symbols]
         return frozenset([*carried, *self.inputs, *(w.symbol for w in self.wholes), *HOLDERS])
 
@@ -79,7 +79,7 @@ class Form:
         return {s: told[family(s)] for s in self.coefficients if family(s) in told}
 
     def skeleton(self) -> tuple[Any, ...]:
-        """Return what must agree before entries are compared at all."""
+        """Return what two forms must share before their entries are compared at all."""
         shapes = tuple((s.name, len(s.symbols)) for s in self.states)
         wholes = tuple((str(w.symbol), w.function, len(w.arguments)) for w in self.wholes)
         names = tuple(n for n, _ in (*self.functions, *self.features))

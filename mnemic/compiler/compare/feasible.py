@@ -37,9 +37,10 @@ def feasible(a: Form, b: Form, *, scaled: bool) -> bool:
 
 
 def _plausible(a: Form, b: Form, scaled: bool) -> bool:
-    """Return whether each entry of ``b`` has the data, and products of data, of its peer in ``a``.
+    """Return whether each entry of ``b`` has all the products of data of the same entry of ``a``.
 
-    Coefficients can take a product away, and bring none. What keys do may be a coefficient's.
+    Coefficients can remove a product of data, but not add one. Factors that are entries of keys
+    are left out, since a coefficient may stand for them.
     """
     data, open_b = a.data | b.data, {*b.coefficients}
     moving = frozenset(s for s in data if not str(s).startswith("k"))

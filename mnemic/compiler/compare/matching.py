@@ -23,7 +23,7 @@ KEYS = ("predict", "erase", "write", "carry", "k")
 
 
 def freed(b: Form, a: Form) -> Form:
-    """Return B with the keys that A does not have as unknowns, to be found as A's coefficients."""
+    """Return B with those keys that A lacks as unknowns, which are solved for like coefficients."""
     used = frozenset[Any]().union(*(e.free_symbols for e in a.entries()))
     missing = {s for s in b.inputs if s not in used and str(s).rsplit("_", 1)[0] in KEYS}
     return replace(b, inputs=tuple(s for s in b.inputs if s not in missing)) if missing else b
@@ -113,8 +113,8 @@ def _guesses(a: Form, inside: list[Any]) -> list[Solution]:
 
 
 def _in_ratios(a: Form, b: Form, inside: list[Any], clock: Clock) -> list[Solution]:
-    """Solve for coefficients inside functions kept whole: functions of one head have equal
-    arguments, and what else they say are entries."""
+    """Solve for coefficients inside functions kept whole, taking two functions of one name to
+    have equal arguments and comparing what remains as entries."""
     if not inside:
         return []
     equations: list[Any] = []
@@ -236,7 +236,7 @@ def _through_norm(value: Any, data: set[Any]) -> Any | None:
 def inverse(a: Form, b: Form, found: Match, clock: Clock) -> Match | None:
     """Solve a change of B's coefficients for A's, so that A does what B does.
 
-    ``None`` where the change has no inverse, or numbers do not bear it out.
+    Return ``None`` where the change has no inverse, or random numbers do not confirm it.
     """
     unknown = {c: sp.Symbol(f"u_{c}", **_signs(c)) for c in a.coefficients}
     if any(is_key(s) or s == STRETCH for s in (*unknown, *dict(found.change))):
@@ -252,7 +252,7 @@ def inverse(a: Form, b: Form, found: Match, clock: Clock) -> Match | None:
 
 
 def checked(a: Form, b: Form, found: Match) -> Match | None:
-    """Return a match that two others make, if numbers of 30 digits agree that B under it is A."""
+    """Return a match composed of two others, if B under it equals A in numbers of 30 digits."""
     put = _changed(b, a, dict(found.change), found.scale)
     pairs = [*zip(a.entries(), put.entries(), strict=True)]
     pairs += [(x, y) for (_, x), (_, y) in zip(a.functions, put.functions, strict=True)]
@@ -266,7 +266,7 @@ def _checked(a: Form, b: Form, values: Solution, scale: Any) -> Match | None:
 
 
 def _changed(b: Form, a: Form, values: Solution, scale: Any) -> Form:
-    """Return B with its coefficients, and the values of A's inputs, put as a change tells."""
+    """Substitute a change in B: its coefficients, and the factor on the input values."""
     square = sp.Symbol("k_0", real=True) ** 2 + sp.Symbol("k_1", real=True) ** 2
     table = {c: sp.sympify(v).subs(sym.kappa, square) for c, v in values.items()}
     for v in (s for s in a.inputs if str(s).startswith("v_")):

@@ -76,7 +76,7 @@ def error_function(signal: Any) -> tuple[Any, Any]:
 
 
 def link_function(link: Link, at: Coordinates) -> Any:
-    """Return an entry of W as a function of its own dual entry and of those coupled with it."""
+    """Return an entry of W as a function of its own dual entry and of the entries coupled to it."""
     scale = at.resolved(link.scale)
     if link.expr is None:
         inverse = sp.Function("inverse", real=True)

@@ -1,9 +1,9 @@
 """Parts that a rule can do without, and which of them to take away to come near another rule.
 
 A part (a window, an anchor, O, a norm, a layer) is taken away by an edit of the spec. Which edits
-can make one rule another follows from the two rules and their specs, part by part: where both have
-the same nothing is to be done; where the other lacks it the part goes; where the other has one of
-its own there is no way, and the two need not be compared at all.
+can make one rule another follows from the two rules and their specs, part by part: a part that
+both share stays; a part that the other rule lacks is taken away; where the other rule has a
+different part, no edit helps and the two need not be compared at all.
 """
 
 import re
@@ -29,7 +29,7 @@ Edits = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a rule: how it is read, what it reads where there is none, and its removal.
+    """A part of a rule: how it is read, the value that it has where absent, and its removal.
 
     ``edit`` is what ``edited`` takes; a part that cannot be taken away has none.
     """
@@ -138,7 +138,7 @@ def edits_towards(outer: Rule, inner: Rule) -> Iterator[Edits]:
 
 
 def words_of_edits(edits: Edits) -> Edits:
-    """Return edits as one reads them.
+    """Return edits in words.
 
     >>> words_of_edits(("window", "bias.p=2"))
     ('window 1', 'p = 2')
@@ -184,7 +184,7 @@ def _scheduled(spec: Spec) -> bool:
 
 
 def _chosen(one: Rule, other: Rule) -> Iterator[Edits]:
-    """Yield ways to put a rule's numbers: as they are, at those of another rule, or plainer."""
+    """Yield choices for the numbers in a rule: its own, those of another rule, or simpler ones."""
     options: list[tuple[str | None, ...]] = []
     outer, inner = one.problem.spec, other.problem.spec
     for axis in NUMBERED:

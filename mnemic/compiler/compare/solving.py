@@ -56,7 +56,7 @@ def solve(equations: list[Any], unknowns: list[Any], clock: Clock) -> Iterator[S
 
 @cache
 def simplified(value: Any) -> Any:
-    """Return an expression in SymPy's simplest form; the same few come again and again."""
+    """Return an expression simplified by SymPy; cached, as the same few recur."""
     return value if value.is_Symbol or value.is_number else sp.simplify(value)
 
 

@@ -14,7 +14,7 @@ Edits = tuple[str, ...]
 
 
 def words_of(edits: Edits) -> tuple[str, ...]:
-    """Return edits as one reads them.
+    """Return edits in words.
 
     >>> words_of(("bias.p=2",))
     ('p = 2',)

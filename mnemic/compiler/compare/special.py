@@ -32,12 +32,13 @@ ROLES = ("predict", "erase", "write", "carry")
 class Special:
     """Values of coefficients (or of keys of their own) and changes of the spec, in words.
 
-    ``scaled`` is a coefficient that goes to 0 while values are divided by it, if there is one;
-    ``grown`` tells that values grow as what goes to infinity, ``shrunk`` as which power of the
-    query's length they grow while it goes to 0 (if it does), ``unit`` that keys and queries have
-    length 1. ``faint`` are coefficients that are multiplied by ε, and values divided by it, as it
-    goes to 0. ``first`` tells that two rules agree to first order in their rates alone; with
-    ``faint`` coefficients these are multiplied by ε² and what is learned is divided by ε.
+    ``scaled`` is a coefficient that goes to 0 while values are divided by it, if there is one.
+    ``grown`` says that values grow in proportion to the coefficient that goes to infinity.
+    ``shrunk`` is the power of the query's length by which values are divided while that length
+    goes to 0, if it does. ``unit`` says that keys and queries have length 1. ``faint`` are
+    coefficients that are multiplied by ε, while values are divided by ε, as ε goes to 0. ``first``
+    says that two rules agree only to first order in their rates; with ``faint`` coefficients the
+    rates are multiplied by ε² and what is learned is divided by ε.
     """
 
     words: tuple[str, ...]
@@ -134,8 +135,8 @@ def of_keys(rule: Rule) -> Iterator[Special]:
 def small_steps(rule: Rule) -> Iterator[Special]:
     """Return the rule as its rate goes to 0 while its values grow as 1/rate.
 
-    Of a memory of layers its step is left, with the error −v that no prediction enters. Of a
-    memory behind a smooth link W = g(A) with A = O(ε) what is learned is W − g(0) = g′(0) A.
+    A memory of layers keeps its step, but with the error −v, into which no prediction enters. A
+    memory behind a smooth link W = g(A) with A = O(ε) learns W − g(0) = g′(0) A.
     """
     if isinstance(rule, Layers):
         rates = {s for s in rule.scalars if s.argument is not None and s.symbol in _rates(rule)}
@@ -158,7 +159,7 @@ def small_steps(rule: Rule) -> Iterator[Special]:
 
 
 def _rates(rule: Rule) -> set[Any]:
-    """Return the coefficients that a whole step is multiplied by."""
+    """Return the coefficients that multiply a whole step."""
     found = sp.sympify(rule.rate).free_symbols
     return found or ({sym.coefficient("gamma")} if rule.gamma is not None else set())
 
@@ -185,7 +186,7 @@ def _near_start(rule: Rule) -> Rule:
 
 
 def _of_values(error: ErrorSignal) -> ErrorSignal:
-    """Return the limit of ε e(ŷ, v/ε) as ε → 0 of an affine error: what it has of v alone."""
+    """Return the limit of ε e(ŷ, v/ε) as ε → 0 for an affine error: its terms in v alone."""
     return with_slope(error.offset)
 
 
@@ -203,7 +204,7 @@ def of_coefficients(rule: Rule) -> Iterator[Special]:
 
 
 def pairs(rule: Rule) -> Iterator[Special]:
-    """Yield every two special values of a rule at once that are of different coefficients."""
+    """Yield each combination of two special values of a rule that set different coefficients."""
     for one, other in combinations(list(singles(rule)), 2):
         if not {s for s, _ in one.values} & {s for s, _ in other.values}:
             yield one + other
@@ -281,7 +282,7 @@ def _of_small_steps(form: Form, rate: Any) -> Form | None:
 
 
 def at_infinity(form: Form, far: list[Any]) -> Form:
-    """Return the form's limits as each symbol of ``far`` grows, of ratios of polynomials only."""
+    """Return the form's limit as each symbol of ``far`` grows; ratios of polynomials only."""
 
     def limit(expr: Any) -> Any:
         for symbol in far:

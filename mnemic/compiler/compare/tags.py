@@ -59,8 +59,8 @@ def _named(name: str, kernel: Kernel) -> tuple[str, Any]:
 
 
 def feature_tags(rule: Rule) -> tuple[str, ...]:
-    """Return the features' entry in the spec where they are no function of one coordinate and
-    have no kernel Σ a_i sⁱ."""
+    """Return the spec's entry for features that neither act on each coordinate by itself nor
+    have a kernel Σ a_i sⁱ."""
     problem = rule.problem
     told = problem.kernels is not None or problem.features is not None
     return () if told or kernel(problem, S) is not None else (_entry("features", rule),)
@@ -93,7 +93,7 @@ def linear_tags(rule: Rule, values: Mapping[Any, Any]) -> tuple[str, ...]:
 
 
 def opaque_tags(rule: Rule) -> tuple[str, ...]:
-    """Return the parts of a spec that stand for themselves where nothing is written out."""
+    """Return the parts of a spec that are compared as they are where nothing is written out."""
     names = ("memory", "weights", "keys", "readout")
     found = [_entry(name, rule) for name in names]
     if rule.problem.features is None:
@@ -118,7 +118,7 @@ def _entry(name: str, rule: Rule) -> str:
 
 
 def _shape(data: Any) -> Any:
-    """Return plain data without how coefficients come about, which no rule depends on."""
+    """Return plain data without the origins of coefficients, on which no rule depends."""
     if isinstance(data, dict):
         if "from" in data and "per" in data:
             return {"per": data["per"]}

@@ -123,7 +123,7 @@ def _inside(
 
 
 def _open(found: Verdict, other: str, clock: Clock) -> Verdict:
-    """Return the verdict, and what is left open where time ran out over the other direction."""
+    """Return the verdict, noting where time ran out before the other direction was settled."""
     if not clock.out:
         return found
     sentence = f"{found.sentence} Whether {other} was not settled: the search ran out of time."
@@ -177,7 +177,7 @@ def _joined(change: Change) -> str:
 
 
 def _confirmed(how: str, one: Form, other: Form) -> str:
-    """Tell how a verdict was found; numbers are not drawn where two cases of an expression meet."""
+    """Say how a verdict was found; random numbers never lie where two cases of a function meet."""
     if how == "algebra":
         return ", by algebra and on random numbers."
     told = ", on random numbers to 30 digits; algebra did not settle it."

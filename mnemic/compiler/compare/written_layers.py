@@ -1,8 +1,8 @@
 """A memory of layers, or behind O, intervals or norms, as a form: its network and how it moves.
 
-The network is written node by node, an elementwise map as a function kept whole, so that two
-spellings of one activation agree and two activations do not. What one token of a matrix does is
-told by its coefficients; intervals, O and norms are tags.
+The network is written node by node, each elementwise map as one function, so that two spellings of
+one activation agree and two different activations do not. The step that a token makes in a matrix
+is given by its coefficients; update intervals, the map O of the step, and norms are tags.
 """
 
 from collections.abc import Mapping
@@ -66,7 +66,7 @@ def _averaged(rule: Layers, at: Coordinates) -> dict[str, Any]:
 
 
 def _jump(argument: Any) -> Any:
-    """Stand in for sign(z): random numbers seldom tell two signs apart, and z they always do."""
+    """Return a stand-in for sign(z): random numbers seldom distinguish signs, but always z."""
     return sp.atan(7 * argument)
 
 
@@ -170,7 +170,7 @@ def activations(network: Network) -> dict[str, Any]:
 
 
 def _spelled(expr: Any) -> Any:
-    """Write functions that SymPy lacks in its own, and hyperbolic ones as exponentials."""
+    """Write functions that SymPy lacks in terms of its own, and hyperbolic ones as exponentials."""
     expr = expr.replace(sym.sigmoid, lambda z: 1 / (1 + sp.exp(-z)))
     expr = expr.replace(sym.softplus, lambda z: sp.log(1 + sp.exp(z)))
     expr = expr.replace(sym.normal_cdf, lambda z: (1 + sp.erf(z / sp.sqrt(2))) / 2)

@@ -15,7 +15,7 @@ PAIR = (sym.kq, sym.kk, sym.qq, sym.d_k)
 
 
 def _moved(rule: KeyValuePairs, at: Coordinates) -> tuple[Any, ...]:
-    """Return η and the entries of what carries stored keys; nothing where they stand still."""
+    """Return η and the entries of the vector that moves stored keys; nothing where none moves."""
     if rule.fit.carry is None:
         return ()
     rate, carry = at.at(sp.sympify(rule.rate), 0, 0), at.features("carry", "")

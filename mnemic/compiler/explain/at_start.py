@@ -33,7 +33,7 @@ Vector = list[float]
 
 
 class Untold(Exception):
-    """A part of the start that has no number here."""
+    """Raised where a part of the start cannot be given in numbers."""
 
 
 class Started:
@@ -49,12 +49,12 @@ class Started:
         self._sides = {m.name: (m.rows, m.columns) for m in rule.network.matrices}
 
     def at_a_key(self, length: float = 1.0) -> dict[str, Vector]:
-        """Return what the network is given at a random unit key whose features have that length."""
+        """Return the network's inputs at a random unit key whose features have the given length."""
         key = _unit([self._draw.gauss(0, 1) for _ in range(CHANNELS)])
         return {RAW: key, FEATURES: [length * x for x in key], ONE: [1.0]}
 
     def run(self, nodes: Iterable[Node], given: dict[str, Vector]) -> dict[str, Vector]:
-        """Return the values of nodes by their names, beside what they were given."""
+        """Run nodes in order; return the given values and those of the nodes, by name."""
         found = dict(given)
         for node in nodes:
             found[node.name] = self._value(node, found)

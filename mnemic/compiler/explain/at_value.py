@@ -1,4 +1,4 @@
-"""Whether the loss has a number at the values that a text may hold, zero among them."""
+"""Whether the loss is finite at the values that a text may produce, zero among them."""
 
 from collections.abc import Iterator
 
@@ -14,10 +14,10 @@ PREDICTIONS = (0.3, 0.9, -0.5)
 
 
 def warning(rule: Rule) -> str | None:
-    """Warn of a loss in v whose slope is no number at a value, as of e²/v at 0; None elsewhere.
+    """Warn of a loss whose slope is undefined at some value v, as that of e²/v at 0; else None.
 
-    A value is told where the slope is no number for any prediction, or for the prediction 0 of a
-    memory that begins at zero.
+    A value is reported where the slope is undefined for every prediction, or at v = 0 for the
+    prediction 0 of a memory that begins at zero.
     """
     signal = rule.error.signal
     free = sorted(signal.free_symbols - {sym.y, sym.v, sym.n}, key=str)
@@ -47,7 +47,7 @@ def _warn_of(place: str) -> str:
 
 
 def _values(rule: Rule) -> Iterator[float]:
-    """Yield values as the loss meets them: of padding, of channels, through ``keys.value``."""
+    """Yield values as the loss receives them: padding and usual channels, after ``keys.value``."""
     block = rule.problem.spec.block
     behind = block.value or block.activation
     stated = rule.problem.keys["value"]

@@ -1,7 +1,7 @@
-"""Whether features, similarities and activations are numbers, with slopes, at exactly zero.
+"""Whether features, similarities and activations have a value and a slope at exactly zero.
 
-Nothing is rarer in numbers at random, and nothing commoner in texts: padding is zero, a memory
-begins at zero, and a token that comes again is at no distance from itself.
+Random numbers are never exactly zero, but a text often is: padding is zero, a memory begins at
+zero, and a repeated token is at distance zero from itself.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from mnemic.dsl.texts import memories
 
 
 def warning(rule: Rule) -> str | None:
-    """Warn of the first expression that has no number at zero; None without one."""
+    """Warn of the first expression that is undefined at zero; None if all are defined."""
     return _of_features(rule) or _of_similarity(rule) or _of_activations(rule)
 
 
@@ -45,7 +45,7 @@ def _of_features(rule: Rule) -> str | None:
 
 
 def _of_similarity(rule: Rule) -> str | None:
-    """Warn of a pair's weight that is no number at d2 = 0, or at s = 0; None elsewhere."""
+    """Warn of a pair's weight that is undefined at d2 = 0 or at s = 0; else None."""
     similarity = rule.problem.similarity
     places: tuple[tuple[Any, str, str, str], ...] = (
         (sym.d2, "d2", "where a key comes again as the query", "a distance such as d2 + c"),
@@ -63,9 +63,9 @@ def _of_similarity(rule: Rule) -> str | None:
 
 
 def _of_activations(rule: Rule) -> str | None:
-    """Warn of an activation without a number, a slope, or a slope of the slope, at zero.
+    """Warn of an activation without a value, a first or a second derivative at zero.
 
-    A memory of layers steps by the slope, and training goes through its steps by that one's slope.
+    A memory of layers takes steps along the first derivative, and training differentiates them.
     """
     told = (
         ("is no number", "what follows is no number"),

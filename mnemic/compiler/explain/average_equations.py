@@ -18,7 +18,7 @@ FIRST_SIGN = 0xE000
 
 
 def means(rule: Rule, d: Dialect) -> Lines:
-    """Yield the averages, and what they are once divided by the weight that they have gathered."""
+    """Yield the averages, and the corrected ones: divided by the weight gathered so far."""
     for average in rule.applied.averages:
         yield average.equation, _moved(rule, d, average)
     corrected = [_corrected(d, a) for a in rule.applied.averages if a.corrected]
@@ -45,7 +45,7 @@ def step(rule: Rule, d: Dialect, before: str) -> str:
 
 
 def _signed(d: Dialect, shown: str) -> tuple[str, str]:
-    """Split a shown term into its sign and what that stands before."""
+    """Split a shown term into its sign and the rest."""
     if shown.startswith(d.minus):
         return d.minus, shown.removeprefix(d.minus).strip()
     return "+", shown
@@ -54,8 +54,8 @@ def _signed(d: Dialect, shown: str) -> tuple[str, str]:
 def _written(applied: Applied, expr: Any, d: Dialect) -> str:
     """Write an expression of g and the averages with their letters, −G for g.
 
-    The quantities go through the printer as characters for private use, in the order in which
-    they are to stand in a sum, and get their letters then.
+    The printer sees private-use characters, ordered as the quantities should be in a sum; their
+    letters are substituted afterwards.
     """
     shown: dict[Any, str] = {GRADIENT: d.of("G")}
     for average in applied.averages:

@@ -1,8 +1,8 @@
 """How steep a memory's norms are where a layer starts: a forward pass of the network, in numbers.
 
-LN(z) has the slope 1/√(s² + ε) in z, s² the variance of z's entries. A step along it changes z by
-η/(s² + ε) of itself, so a z near zero takes one step that is so long that no later one moves what
-it left: the memory remembers its first chunk and no other.
+LN(z) has the slope 1/√(s² + ε) in z, where s² is the variance of z's entries. A step along it
+changes z, relative to its own size, by η/(s² + ε). So from a z near zero the first step is so long
+that no later one changes its result: the memory remembers its first chunk and no other.
 """
 
 import math
@@ -19,7 +19,7 @@ KEYS: Final = 4
 
 
 def warning(rule: Rule) -> str | None:
-    """Warn of a layer of this rule that starts with a steep norm; ``None`` elsewhere."""
+    """Warn where a layer with this rule starts with a steep norm; else ``None``."""
     slope = steepest(rule)
     if slope is None or slope < STEEP:
         return None

@@ -1,4 +1,4 @@
-"""Whether the loss jumps: its gradient does not see that, so no step takes it into account."""
+"""Whether the loss jumps: the gradient does not see a jump, so no step accounts for it."""
 
 import sympy as sp
 
@@ -10,9 +10,9 @@ SHOWN = {sym.e: "ŷ − v", sym.n: "‖ŷ − v‖", sym.y: "ŷ"}
 
 
 def warning(rule: Rule) -> str | None:
-    """Warn of a loss that is not continuous in the prediction; None elsewhere.
+    """Warn of a loss that is not continuous in the prediction; else None.
 
-    Rounding is left out: its slope is taken as one, as the language says.
+    Jumps of ``round`` do not count: the language defines its slope as one.
     """
     loss = rule.problem.loss
     if loss.has(sym.y, sym.v):

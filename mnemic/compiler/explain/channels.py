@@ -1,4 +1,4 @@
-"""Numbers that channels of keys, queries and values may be, behind a block's activations."""
+"""Sample values of the channels of keys, queries and values, after a block's activations."""
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.numbers import sampler
@@ -9,7 +9,7 @@ CHANNELS = (-1.3, -0.4, 0.4, 1.3)
 
 
 def keep(places: tuple[float, ...], *activations: str) -> tuple[float, ...]:
-    """Keep the places that activations leave: those from zero on, if no channel falls below."""
+    """Keep the places that activations can give: only those from zero on if none is negative."""
     for activation in activations:
         value = sampler(activation_of(activation), [sym.x])
         found = [value(10.0 * at) for at in CHANNELS]
@@ -19,6 +19,6 @@ def keep(places: tuple[float, ...], *activations: str) -> tuple[float, ...]:
 
 
 def at_padding(*activations: str) -> tuple[float, ...]:
-    """Return (0.0,) where an activation makes zero of zero, as text is padded; () elsewhere."""
+    """Return (0.0,) where an activation maps zero, the padding, to zero; else ()."""
     values = (sampler(activation_of(activation), [sym.x])(0.0) for activation in activations)
     return (0.0,) if 0.0 in values else ()

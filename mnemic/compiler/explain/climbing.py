@@ -27,11 +27,11 @@ Sample = Callable[..., float | None]
 
 @dataclass(frozen=True)
 class Signs:
-    """What the signs of ℓ″ and e tell.
+    """What the signs of ℓ″ and e show.
 
-    ``lowest`` is the least ℓ″ that was seen, 0 for a convex loss. ``climbs`` says that steps take
-    the prediction from its value: everywhere, unless ``away`` is a ŷ − v near which they do. Of a
-    loss of ŷ and v that has no value to leave, ``concave`` says that ℓ″ is never positive.
+    ``lowest`` is the least ℓ″ that was seen, 0 for a convex loss. ``climbs`` says that steps move
+    the prediction away from its value: everywhere, or only near ŷ − v = ``away`` if that is given.
+    For a loss of ŷ and v without a minimum at ŷ = v, ``concave`` says that ℓ″ is never positive.
     """
 
     lowest: float = 0.0
@@ -44,7 +44,7 @@ CONVEX: Final = Signs()
 
 
 def signs(rule: Rule) -> Signs:
-    """Return the signs of ℓ″ and of e, looked at by numbers."""
+    """Return the signs of ℓ″ and of e, found by sampling."""
     error = rule.error
     if error.constant or roots_of(error.signal) or rule.problem.spec.optimizer.method == "implicit":
         return CONVEX  # an implicit step is derived for a convex loss only

@@ -43,13 +43,13 @@ def step_size(rule: Rule, curvature: Any) -> Any:
 
 
 def plain_step(rule: Rule) -> Any:
-    """Return η‖φ‖², as the coefficients have it."""
+    """Return η‖φ‖², with η written in the arguments of the rule."""
     found = sp.sympify(rule.rate * sym.kappa).subs(sym.kappa, product_symbol(rule))
     return sp.nsimplify(simplified(found.subs(_table(rule), simultaneous=True)))
 
 
 def still(rule: Rule) -> int:
-    """Return for how many tokens the gradient sees one matrix: an anchor's, or its interval."""
+    """Return for how many tokens the gradient sees an unchanged matrix, by anchor or interval."""
     return max(rule.anchor, *(matrix.every for matrix in rule.network.matrices), 1)
 
 
@@ -69,18 +69,18 @@ def floor(rule: Rule) -> Any:
 
 
 def decay(rule: Rule) -> Any:
-    """Return a: what a step keeps of the memory."""
+    """Return a, the factor by which a step decays the memory."""
     return sp.sympify(rule.decay * rule.row_decay).subs(_table(rule), simultaneous=True)
 
 
 def seen(rule: Rule) -> Any:
-    """Return s: what the gradient sees of the memory before the step, decays of rows included."""
+    """Return s, the decay of the memory at which the gradient is taken, rows included."""
     before = rule.problem.spec.retention.order == "before"
     return rule.seen * rule.row_decay if before else rule.seen
 
 
 def momentum(rule: Rule) -> Any:
-    """Return θ of a momentum that the gradient goes through."""
+    """Return θ if momentum averages the gradient, else 0."""
     if rule.momentum is None or rule.momentum_on != "gradient":
         return sp.Integer(0)
     return rule.momentum
@@ -93,7 +93,7 @@ def _table(rule: Rule) -> dict[Any, Any]:
 def curvature(rule: Rule) -> tuple[Any | None, list[float]]:
     """Return sup ℓ″: a number or an expression, or ``SUPREMUM`` and the values that it takes.
 
-    ``oo`` where it has no end, ``None`` where it could not be found.
+    ``oo`` where it is unbounded, ``None`` where it could not be found.
     """
     error, spans = rule.error, ranges(rule)
     flat = not error.slope.has(sym.y, sym.n, sym.v) or bool(roots_of(error.signal))
@@ -121,7 +121,7 @@ def _near_zero(values: list[float]) -> list[float]:
 
 
 def far_curvature(rule: Rule) -> Any | None:
-    """Return ℓ″ for large errors, where it is unbounded at ŷ = v only; ``None`` where it grows."""
+    """Return ℓ″ for large errors, where it is unbounded only at ŷ = v; ``None`` if it grows."""
     near, far = (slope_at(rule, size) for size in (1e3, 1e6))
     if near is None or far is None or not math.isfinite(far) or far > 2 * near + 1:
         return None
@@ -134,7 +134,7 @@ def grows_with_value(rule: Rule) -> bool:
 
 
 def largest_value(rule: Rule, allowed: float) -> float | None:
-    """Return the size of v up to which an ℓ″ that grows with it is under ``allowed``, or None."""
+    """Return the size of v up to which ℓ″, which grows with v, stays under ``allowed``, or None."""
     found = _slopes(rule)
 
     def under(size: float) -> bool:
@@ -154,9 +154,9 @@ def _slopes(rule: Rule) -> steepness.Slopes:
 
 
 def jump_away(rule: Rule) -> Any | None:
-    """Return where the error signal jumps, at v = 0, where that is not at ŷ = v; else ``None``.
+    """Return the ŷ at which the error signal jumps for v = 0, if not at ŷ = v; else ``None``.
 
-    A loss of ‖ŷ − v‖, and one whose ℓ″ grows towards ŷ = v, have ``None`` as well.
+    ``None`` also for a loss of ‖ŷ − v‖, and for one whose ℓ″ grows towards ŷ = v.
     """
     signal, close = rule.error.signal.subs(sym.v, 0), sp.Rational(1, 10**9)
     small = slope_at(rule, float(close))
@@ -169,7 +169,7 @@ def jump_away(rule: Rule) -> Any | None:
 
 
 def slope_at(rule: Rule, size: float) -> float | None:
-    """Return ℓ″ at an error of a size, along it, coefficients at one."""
+    """Return ℓ″ along an error of the given size, with all coefficients at one."""
     slope = (rule.error.slope + rule.error.radial * sym.n**2).subs(sym.v, 0)
     free = slope.free_symbols - {sym.y, sym.n}
     return evaluated(slope, {**dict.fromkeys(free, 1), sym.y: size, sym.n: size})
@@ -192,12 +192,12 @@ def _under(rule: Rule, size: float, allowed: float) -> bool:
 
 
 def steepest_link(rule: Rule) -> Any | None:
-    """Return sup f′ of the function f by which the memory is read off the state (∇R of it, where
-    the state is the memory itself); None where f′ grows without end or f falls, couples entries or
+    """Return sup f′ of the link f from the state to the memory (from ∇R of the state, where the
+    state is the memory itself); None where f′ is unbounded or f decreases, couples entries or
     multiplies them.
 
-    Coefficients take the values of their ranges. Where a step solves the retention's global term,
-    as a proximal step does, that only draws two memories nearer to each other in ∇R.
+    Coefficients take the values of their ranges. Where a step also solves the retention's global
+    term, as a proximal step does, this only brings two memories nearer to each other in ∇R.
     """
     kept, link = rule.retained, rule.retained.link
     if link.normaliser != "none" or kept.mode == "multiplicative":

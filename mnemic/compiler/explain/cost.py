@@ -26,8 +26,8 @@ CHUNK = 64
 class Cost:
     """Numbers kept, and FLOPs and bytes a token and head.
 
-    ``features`` is D as an expression of d_k, ``fixed`` what the rule itself fixes (c, n, and the
-    chunk of an anchor); ``notes`` tell what the expressions leave out.
+    ``features`` is D as an expression of d_k, ``fixed`` holds the sizes that the rule itself fixes
+    (c, n, and the chunk of an anchor); ``notes`` say what the expressions leave out.
     """
 
     state: Any

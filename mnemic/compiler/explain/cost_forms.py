@@ -42,7 +42,7 @@ def state_size(rule: Rule) -> Any:
 
 
 def _tail(rule: Rule) -> Any:
-    """Count the numbers of a window's past tokens: without keys where all keys are kept."""
+    """Count the numbers kept of a window's past tokens; no keys where all keys are kept anyway."""
     keys = K if rule.kernels is None else ZERO
     return (C - 1) * (keys + V + int(rule.gamma == "token")) if rule.window > 1 else 0
 
@@ -117,8 +117,8 @@ def _fitted(rule: KeyValuePairs) -> Any:
 
 
 def _moves(rule: KeyValuePairs) -> Any:
-    """Count stored keys that move: W Kᵀ, its triangular solve, what it takes from Q Kᵀ, and a
-    matrix for each block in between."""
+    """Count the FLOPs of moving stored keys: W Kᵀ, its triangular solve, the correction of Q Kᵀ,
+    and one matrix for each block in between."""
     if rule.fit.carry is None:
         return ZERO
     seen = 2 * C if rule.window > 1 else T
@@ -145,8 +145,8 @@ def _chunked(rule: Rule) -> Any:
 
 
 def _every_bucket(rule: Rule) -> Any:
-    """Count reads of the buckets that are filled, half of those above a chunk's own; what erases
-    takes each through two matrices of the chunk's keys."""
+    """Count reads of the filled buckets, on average half of those above the chunk's own. A rule
+    that erases also multiplies each bucket by two matrices of the chunk's keys."""
     filled = log2(T / B) / 2
     read = 2 * (filled - 1) * matrix(rule)
     if rule.error.constant:

@@ -35,7 +35,7 @@ def kept_decoding(rule: Rule) -> Any:
 
 
 def kept_moved(rule: Rule) -> Any:
-    """Return how many numbers change at every token although their pair is an old one."""
+    """Return how many numbers of earlier pairs change at every token."""
     if rule.kernels is None:
         return 0
     momentum = rule.momentum is not None

@@ -62,7 +62,7 @@ def width(rule: Rule) -> Any | None:
 def layered_state(rule: Rule) -> Any:
     """Return how many numbers are carried: matrices, each S, held and anchored memories, norms.
 
-    Of an optimizer that acts entry by entry also its averages, and the weights they have gathered.
+    An optimizer that acts entry by entry also carries its averages and their gathered weights.
     """
     weights = sum(average.corrected for average in rule.applied.averages)
     weights *= D if rule.diagonal else 1
@@ -118,7 +118,7 @@ def layered_train(rule: Rule) -> Any:
 
 
 def _anew(rule: Rule) -> Any:
-    """Count the second read of a query where an interval's end has moved the memory, else 0."""
+    """Count a query's second read, needed where the end of an interval moved the memory; else 0."""
     if rule.problem.spec.readout.memory != "after":
         return ZERO
     ends = {m.every for m in rule.network.matrices} - {1}
@@ -147,13 +147,13 @@ def _read(rule: Rule, matrix: Matrix, window: Any) -> Any:
 
 
 def by_row(rule: Rule) -> bool:
-    """Return whether the memories of a chunk's tokens are formed: a link, or O, is not linear."""
+    """Return whether the memory of each token is computed, since a link or O is not linear."""
     linked = rule.retained.mode != "dual" or not rule.retained.link.identity
     return linked or rule.applied.kind != "identity"
 
 
 def _moved(rule: Rule, matrix: Matrix) -> Any:
-    """Count link and O of a matrix, a token; norms at chunk ends are left out."""
+    """Count the FLOPs of a matrix's link and O per token; norms at chunk ends are left out."""
     size, often = numbers(rule, matrix), sp.Rational(1, matrix.every)
     found = ZERO
     if rule.retained.mode != "dual" or not rule.retained.link.identity:
@@ -186,7 +186,7 @@ def _ordered(rows: Any, columns: Any) -> tuple[Any, Any]:
 
 
 def layered_forward(rule: Rule, *, needed: bool = False) -> Any:
-    """Count the products of M at one vector; ``needed``: those alone that its gradient asks for."""
+    """Count the products of M at one vector; with ``needed`` only those that its gradient reads."""
     network = rule.network
     wanted = _wanted(rule) if needed and rule.error.constant else None
     return sum(

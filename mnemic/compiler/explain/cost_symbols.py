@@ -1,4 +1,4 @@
-"""What costs are expressions of."""
+"""The symbols in which costs are expressed."""
 
 import sympy as sp
 

@@ -1,4 +1,4 @@
-"""Whether weights of kept pairs can differ at all on the keys and queries that the block makes."""
+"""Whether the weights of kept pairs can differ for the keys and queries that the block makes."""
 
 import math
 
@@ -21,8 +21,8 @@ APART = 2.0
 def warning(rule: Rule) -> str | None:
     """Warn where unit vectors leave s = k·q/√d_k, and with it all weights, nearly the same.
 
-    Between k = −q and k = q it moves by 2/√d_k, where entries of variance one would move it by
-    about ±1 from key to key.
+    From k = −q to k = q this s changes by only 2/√d_k. With entries of variance one it would vary
+    by about ±1 from key to key.
     """
     problem, block = rule.problem, rule.problem.spec.block
     memory, stated = problem.spec.memory, problem.similarity

@@ -1,4 +1,4 @@
-"""What there is to say about a rule, in order, for every way of showing it."""
+"""Everything that is shown about a rule, in order, for each output format."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -82,7 +82,7 @@ class Explanation:
 
 
 def explain(rule: Rule) -> Explanation:
-    """Collect what there is to say of a rule: problem, steps, equations, costs, warnings."""
+    """Collect everything that is shown about a rule: problem, steps, equations, costs, warnings."""
     structure, numbered, stable = rule.structure, equations(rule), stability(rule)
     return Explanation(
         name=rule.name,
@@ -126,7 +126,7 @@ def warned(rule: Rule, stable: Stability | None = None) -> tuple[str, ...]:
 
 
 def _unreal(rule: Rule) -> str | None:
-    """Warn of a loss that is no real number for predictions that may come up; None elsewhere."""
+    """Warn of a loss that is not a real number for some possible prediction; else None."""
     place = unreal_of_value(rule.problem)
     if place is None:
         return None
@@ -164,7 +164,7 @@ def statement(rule: Rule) -> str:
 
 
 def _faded(rule: Rule) -> str:
-    """Write what every token leaves of the memory, beside the retention."""
+    """Write the decay and the phase that every token applies to the memory, if any."""
     timed = printing.steps_of(rule)
     decays = [x for x in map(rule.problem.value, ("alpha", "beta")) if x != 1]
     shown = ["decay " + " and ".join(printing.text(x, timed) for x in decays)] if decays else []
@@ -206,7 +206,7 @@ def _letters(rule: Rule) -> list[str]:
 
 
 def remarks(rule: Rule) -> tuple[str, ...]:
-    """Return the remarks on a rule that its equations alone do not tell."""
+    """Return remarks on a rule about what its equations do not show."""
     found: list[str] = []
     if isinstance(rule, KeyValuePairs):
         return (*_letters(rule), *_kept_matrices(rule), _growth(rule))

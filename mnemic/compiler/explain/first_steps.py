@@ -1,4 +1,4 @@
-"""How far the first steps of coupled layers reach: ‖∂M/∂W‖² where a layer starts, in numbers."""
+"""How long the first steps of coupled layers are: ‖∂M/∂W‖² at a layer's start, in numbers."""
 
 import math
 import random
@@ -16,8 +16,9 @@ TURNS: Final = 100
 def jacobian(rule: Rule) -> float | None:
     """Return the largest ‖∂M/∂W‖² at some random keys where a layer starts.
 
-    Features point anywhere in as many channels as keys have, as long as any key's can be: that
-    is more than most keys have where φ is not the identity, as ‖φ‖² of a linear memory's bound is.
+    Features are drawn in any direction, with as many channels as keys and the largest length that
+    a key's features can have. Where φ is not the identity that is longer than for most keys, like
+    ‖φ‖² in the bound of a linear memory.
 
     With e pulled back to the rows δ_m of each matrix and its keys a_m, (J Jᵀ)_ij is
     Σ_m ‖a_m‖² δ_m(e_i)·δ_m(e_j); its largest eigenvalue is how much of an error a step of rate one

@@ -1,4 +1,4 @@
-"""Whether a step has no slope, so that nothing it is made of can be learned through it."""
+"""Whether a step has zero slope, so that nothing can be learned through it."""
 
 from typing import Any
 
@@ -14,8 +14,8 @@ ROLES = ("predict", "erase", "write")
 def warning(rule: Rule) -> str | None:
     """Warn of what learns nothing under a step such as sign(g); None where the step has a slope.
 
-    The gradients are zero, not small: whatever makes keys, values and these coefficients stays at
-    its start, as far as it acts through the memory.
+    The gradients are exactly zero: the parameters behind keys, values and the listed coefficients
+    keep their initial values, as far as they act through the memory.
     """
     if not (rule.applied.elementwise and is_flat(rule.applied.step)):
         return None

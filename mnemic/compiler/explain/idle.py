@@ -1,4 +1,4 @@
-"""Coefficients that a rule asks for and that change nothing."""
+"""Coefficients that a rule takes as arguments although they have no effect."""
 
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -19,9 +19,9 @@ APART = ("bonus", "levels", "phase")
 
 
 def idle(rule: Rule) -> tuple[Scalar, ...]:
-    """Return the arguments that no equation of the rule sees: what makes them gets no gradient.
+    """Return the arguments that no equation of the rule reads: their projections get no gradient.
 
-    Under a rate of zero that is whatever only steps see: θ, thresholds, weights, gates of keys.
+    Under a rate of zero these are all that only steps read: θ, thresholds, weights, gates of keys.
     """
     seen, fades = _symbols([getattr(rule, name) for name in KEPT]), False
     match rule:
@@ -42,13 +42,13 @@ def idle(rule: Rule) -> tuple[Scalar, ...]:
 
 
 def _behind(rule: Rule, seen: set[Any]) -> set[Any]:
-    """Return the symbols seen, with those that the expressions of coefficients among them read."""
+    """Return the symbols read, and those that the expressions of coefficients among them read."""
     found = {name for s in rule.scalars if s.symbol in seen for name in _symbols(s.expr)}
     return seen if found <= seen else _behind(rule, seen | found)
 
 
 def writes(rule: Rule) -> bool:
-    """Return whether a token changes anything but by decay."""
+    """Return whether a token changes the memory other than by decay."""
     return isinstance(rule, Moments | KeyValuePairs) or rule.rate != 0
 
 

@@ -44,7 +44,7 @@ def _kernel(d: Dialect, kernel: Kernel, over: str, share: str) -> str:
 
 
 def _shared(rule: Rule, d: Dialect) -> str:
-    """Write cᵢ, what is left of a row, where rows fade from token to token."""
+    """Write cᵢ, the coefficient of a row, where decay or momentum changes it at later tokens."""
     fades = rule.decay != 1 or rule.row_decay != 1 or rule.momentum is not None
     return d.of("c", "i") + " " if fades and rule.window == 1 else ""
 
@@ -79,7 +79,7 @@ def rows(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
 
 
 def _of_window(rule: Rule, d: Dialect) -> str:
-    """Write how tokens fade a row, from 0 on, and step at it while the window holds it."""
+    """Write how tokens decay a row, from 0 on, and add steps to it while the window holds it."""
     row, arrow, more = d.of("u", "i"), d.sign("←", r"\leftarrow"), d.of("m", "i")
     weight = "" if rule.gamma is None else d.of("gamma", "i") + " "
     size = rule.rate if rule.momentum is not None else rule.gain * rule.rate
@@ -97,7 +97,7 @@ def _of_window(rule: Rule, d: Dialect) -> str:
 
 
 def _share(rule: Rule, d: Dialect) -> str:
-    """Write what is left of a row: c from 1 at the row's own token, with what momentum adds."""
+    """Write how the coefficient c of a row evolves from 1 at its own token."""
     share, arrow = d.of("c", "i"), d.sign("←", r"\leftarrow")
     begun = d.sign(" = 1 at t = i", r" = 1 \text{ at } t = i")
     kept = acted(rule, d, rule.decay, rule.row_decay, share)

@@ -34,7 +34,7 @@ class KeySize:
 
 
 def key_size(rule: Rule) -> KeySize:
-    """Return the range of predict·erase, and in words what bounds it."""
+    """Return the range of predict·erase, and the reason for its bound in words."""
     low, high = _factor(rule)
     if rule.kernels is not None and not positive_definite(rule.kernels.predict.expr):
         name = product_name(rule)
@@ -184,7 +184,7 @@ def _everywhere(at: Callable[..., float | None], size: int) -> float:
 
 
 def _by_norm(largest: Any, square: Any, unit: bool) -> float:
-    """Return the map's own bound in ‖x‖² (a kernel's value at x·x), at one or far out."""
+    """Return the map's own bound in ‖x‖² (a kernel's value at x·x), for unit keys or large ones."""
     at = sampler(largest, [square])
     near, far = (at(s) for s in (1.0, 1e6))
     if near is None or (not unit and (far is None or far > near)):

@@ -2,10 +2,11 @@
 
 S_t = θ S_{t−1} − η G_t        A_t = decay ∘ A_{t−1} + gain·O(S_t)        W_t = link(A_t)
 
-for each matrix by itself. A matrix that moves every C tokens gathers S (without momentum it starts
-anew after each use), and in between A decays while W stays. Norms, and a retention that acts on W
-itself, act at chunk ends; without an anchor, wherever the matrix moves. An optimizer that acts
-entry by entry has running averages in place of S (``average_equations``).
+for each matrix by itself. A matrix that is updated every C tokens accumulates S (which without
+momentum is reset after each update), and in between A decays while W stays fixed. Norms, and a
+retention that acts on W itself, are applied at chunk ends, or without an anchor at every update of
+the matrix. An optimizer that acts entry by entry has running averages in place of S
+(``average_equations``).
 """
 
 from collections.abc import Iterator
@@ -156,7 +157,7 @@ def groups(rule: Rule) -> tuple[tuple[Matrix, ...], ...]:
 
 @dataclass(frozen=True)
 class _Moves:
-    """The lines of matrices that move together."""
+    """The equations of those matrices that are updated together."""
 
     rule: Rule
     d: Dialect
@@ -164,12 +165,12 @@ class _Moves:
 
     @property
     def every(self) -> int:
-        """Tokens between moves."""
+        """The number of tokens between updates."""
         return self.matrices[0].every
 
     @property
     def acts(self) -> int:
-        """Tokens between uses of norms, and of a retention that acts on W."""
+        """The number of tokens after which norms, and a retention on W itself, are applied."""
         return max(self.rule.anchor, self.every)
 
     @property
@@ -179,12 +180,12 @@ class _Moves:
 
     @property
     def keeps_dual(self) -> bool:
-        """Whether A goes on while W stays."""
+        """Whether A changes at tokens at which W does not."""
         return not self.plain or (self.every > 1 and self.rule.decay != 1)
 
     @property
     def letter(self) -> str:
-        """What carries the steps."""
+        """The letter of the state to which steps are added."""
         return "A" if self.keeps_dual else "W"
 
     @property
@@ -193,7 +194,7 @@ class _Moves:
         return self.rule.retained.mode == "prox" and self.acts == 1
 
     def lines(self) -> Lines:
-        """Yield S, A or W, norms, link: each names its matrices where others move otherwise."""
+        """Yield the lines of S, A or W, norms and link, naming the matrices if others differ."""
         some = len(self.matrices) < len(self.rule.network.matrices)
         of = _of_matrices(self.d, [m.name for m in self.matrices]) if some else ""
         yield from ((name, line + of) for name, line in self._all())
@@ -259,7 +260,7 @@ class _Moves:
         return f"{name}({step})" if name else step
 
     def _held(self) -> Lines:
-        """Write how A decays at every token and takes S up where the matrix moves."""
+        """Write how A decays at every token, and gets S added when the matrix is updated."""
         d, arrow, now = self.d, self.d.sign("←", r"\leftarrow"), self.d.of(self.letter)
         at = at_multiples(d, self.every)
         emptied = ""

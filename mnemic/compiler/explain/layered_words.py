@@ -1,4 +1,4 @@
-"""What a memory of layers, or one behind O, intervals or norms, has to say beside its equations."""
+"""Remarks on a memory of layers, or behind O, intervals or norms, besides its equations."""
 
 import math
 from functools import cache
@@ -40,7 +40,7 @@ def of_each_matrix(rule: Rule) -> tuple[str, ...]:
 
 
 def pace(rule: Rule) -> str | None:
-    """Return the line on a memory of layers that runs token by token; ``None`` for any other."""
+    """Return a remark for a memory of layers that must run token by token; else ``None``."""
     found = rule.structure
     deep = isinstance(rule, Layers) or not rule.network.linear
     if not deep or found.kind != "sequential" or not found.forms:
@@ -62,7 +62,7 @@ def approximated(rule: Rule) -> tuple[str, ...]:
 
 
 def anchored(rule: Rule) -> tuple[str, ...]:
-    """Name the chunk anchor where the gradient sees a memory that has moved since, else nothing."""
+    """Name the chunk anchor where the memory has moved since the gradient's, else nothing."""
     if rule.anchor == 1 or (rule.error.constant and rule.network.linear):
         return ()
     matrices = rule.network.matrices
@@ -107,8 +107,8 @@ def _iterated(rule: Rule) -> tuple[str, ...]:
 def band(count: int) -> tuple[float, float, float]:
     """Return where ``count`` iterations take singular values in (least, 1]: low, high, least.
 
-    ``low`` (two digits, rounded down) is what the large ones come to at least; ``least`` (one
-    digit, rounded up) the smallest size from which on they come as high.
+    ``low`` (two digits, rounded down) is the least result for the large ones; ``least`` (one
+    digit, rounded up) is the smallest singular value whose result is at least ``low``.
     """
     sizes = [10 ** (4 * (i / POINTS - 1)) for i in range(POINTS + 1)]
     after = [iterated(size, count) for size in sizes]
@@ -137,7 +137,7 @@ def _rounded_up(size: float) -> float:
 
 
 def bounded_steps(rule: Rule) -> str:
-    """Return what O and norms bound whatever the errors are, as sentences after a space, or
+    """Say which sizes O and norms bound whatever the errors are; sentences after a space, or
     nothing."""
     plain = rule.retained.mode == "dual" and rule.retained.link.identity
     if not plain:

@@ -52,8 +52,8 @@ def last_dual(rule: Rule, d: Dialect) -> str:
 def seen_memory(rule: Rule, d: Dialect, row_decay: Any) -> str:
     """Write the memory that the gradient sees: W, or what the decay leaves of it.
 
-    The decay acts on the dual, so behind a link the memory is the link of a decayed dual; where W
-    alone is kept, what maps a dual back has no part of a penalty, which a step alone brings.
+    The decay acts on the dual, so behind a link the memory is the link of a decayed dual. Where
+    only W is kept, the map back from the dual leaves out the penalty, which comes with a step.
     """
     found, seen = rule.retained, rule.seen
     if rule.kernels is not None and rule.kernels.predict.normalised:
@@ -147,7 +147,7 @@ def _constraint(found: Link, d: Dialect) -> str:
 
 
 def readout(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
-    """Yield what is read, and what it is divided by."""
+    """Yield the equations of the read-out, and of its divisor if it has one."""
     spec = rule.problem.spec
     query = feature(rule, d, d.of("q"))
     if getattr(spec.memory, "slots", None):

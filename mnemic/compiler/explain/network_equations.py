@@ -133,7 +133,7 @@ class NetworkEquations:
         return self.d.times.join(self._bracket(f) if len(factors) > 1 else f for f in factors)
 
     def _bracket(self, shown: str) -> str:
-        """Write a product of matrices as one factor of a product of entries."""
+        """Put a matrix product in parentheses where it is a factor in a product by entry."""
         whole = " " not in shown or shown.endswith(")")
         return shown if whole else self.d.wrapped(shown)
 

@@ -1,4 +1,4 @@
-"""How far the normalised rate η/(1 + η ℓ″‖φ‖²) keeps steps contractions, looked at by numbers.
+"""How far the normalised rate η/(1 + η ℓ″‖φ‖²) keeps steps contractions, by sampling.
 
 Along a key, with x = η‖φ‖² and r = ŷ − v, a step takes r to
 
@@ -8,10 +8,10 @@ with ℓ″ where the step begins. With e″ = ∂ℓ″/∂ŷ
 
     1 − T′ = x ℓ″/(1 + x ℓ″) − x² e e″/(1 + x ℓ″)²,
 
-so that two memories draw together at every x where ℓ″ stands still (e″ = 0), or grows away from v
-no faster than e e″ ≤ ℓ″². Where ℓ″ falls away from v the second term is positive, and 1 − T′ passes
-2 beyond some x; where ℓ″ jumps down, T does, and no rate contracts. What then may hold is that
-errors shrink, |T(r)| < |r|: while x e/(1 + x ℓ″) < 2 r, so at every x where e ≤ 2 r ℓ″.
+so two memories approach each other at every x where ℓ″ is constant (e″ = 0), or grows away from v
+no faster than e e″ ≤ ℓ″². Where ℓ″ decreases away from v, −e e″ is positive and 1 − T′ exceeds 2
+beyond some x; where ℓ″ jumps down, so does T, and no rate contracts. Errors may still shrink,
+|T(r)| < |r|: this holds while x e/(1 + x ℓ″) < 2 r, so at every x where e ≤ 2 r ℓ″.
 """
 
 import math
@@ -118,7 +118,7 @@ class _Curve:
     value: float | None = None
 
     def contracts(self, x: float, least: float, room: float) -> bool:
-        """Return whether every secant of what a step takes is from ``least`` to ``room``."""
+        """Return whether all secants of the step's change lie between ``least`` and ``room``."""
         if self.breaks:
             return False
         points = [(r, _taken(parts, x)) for r, parts in self.rows]
@@ -171,7 +171,7 @@ def _jump(at: Callable[[float], Parts | None], left: Row, right: Row) -> tuple[R
 
 
 def _alike(left: Row, right: Row) -> bool:
-    """Return whether ℓ″ is nearly the same at two places, or hardly anything is taken there."""
+    """Return whether ℓ″ is nearly equal at two places, or the step there is negligible."""
     most, size = max(left[1][1], right[1][1]), max(abs(left[0]), abs(right[0]))
     small = max(abs(left[1][0]), abs(right[1][0])) <= ROUNDING * most * size
     return small or abs(left[1][1] - right[1][1]) <= NEAR * most
@@ -220,7 +220,7 @@ def _curve(parts: Sequence[Any], v: float, value: float | None) -> _Curve:
 
 
 def _edge(holds: Callable[[float], bool]) -> float:
-    """Find the least x at which something ends to hold: ∞ where it holds at all, 0 at none."""
+    """Find the least x from which a condition fails: ∞ if it holds at every x, 0 if at none."""
     low = 0.0
     for x in STEPS:
         if not holds(x):

@@ -67,7 +67,7 @@ def value(rule: Rule, d: Dialect, index: str) -> str:
 
 
 def with_value(rule: Rule, d: Dialect) -> str:
-    """Write what v stands for where the value is changed before it is written, else nothing."""
+    """Write how the written value is made of v, or nothing where it is v itself."""
     if rule.problem.keys["value"] == sym.v:
         return ""
     comma = d.sign(",  ", r",\quad ")

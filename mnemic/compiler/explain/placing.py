@@ -1,4 +1,4 @@
-"""Where a rule stands to its bound, from the ranges of its coefficients and of its keys."""
+"""Whether a rule's step keeps its bound, from the ranges of its coefficients and keys."""
 
 import math
 from collections.abc import Iterator
@@ -63,7 +63,8 @@ def place(rule: Rule, step: Any, bound: Any, curvatures: list[float] | None = No
 
 
 def _room(row: tuple[float, float, tuple[float, ...]]) -> float:
-    """Return what is left up to the bound; a step below zero climbs, which is no better."""
+    """Return the room up to the bound, negative outside; also for a step below zero, which climbs
+    the loss."""
     step, bound, _ = row
     return min(bound - step, step) if step < -EDGE else bound - step
 
@@ -85,14 +86,14 @@ def _rows(
 
 
 def _sampled(choices: list[list[float]]) -> Iterator[tuple[float, ...]]:
-    """Yield at most ``MOST_POINTS`` combinations; the ends of every range stay, while that is few
-    enough, else a sample of them."""
+    """Yield at most ``MOST_POINTS`` combinations of values: all of the thinned-out ranges, which
+    keep their ends, or a sample where even these are too many."""
     lists = _thinned([sorted(set(values)) for values in choices])
     return product(*lists) if math.prod(map(len, lists)) <= MOST_POINTS else points(lists)
 
 
 def _thinned(lists: list[list[float]]) -> list[list[float]]:
-    """Leave out values between the ends until the combinations are few, or ends alone are left."""
+    """Drop inner values of ranges until the combinations are few, or only the ends are left."""
     while math.prod(map(len, lists)) > MOST_POINTS:
         longest = max(range(len(lists)), key=lambda i: len(lists[i]))
         if len(lists[longest]) <= 2:
@@ -147,7 +148,7 @@ def read(
 
 
 def number(value: float, *, endless: bool = False) -> str:
-    """Return a number of a warning; ``endless`` where a coefficient grows without end.
+    """Write a number for a warning; ``endless`` where a coefficient is unbounded.
 
     >>> number(2.0), number(1e13, endless=True)
     ('2', '∞')
@@ -158,7 +159,7 @@ def number(value: float, *, endless: bool = False) -> str:
 
 
 def describe_place(rule: Rule, found: Found) -> str:
-    """Describe in a sentence where a rule's step stands to its bound."""
+    """Say in a sentence whether a rule's step keeps its bound."""
     given = f" ({'; '.join(found.read)})" if found.read else ""
     return {
         "inside": f"This rule stays inside{given}.",
@@ -169,7 +170,8 @@ def describe_place(rule: Rule, found: Found) -> str:
 
 
 def warning(rule: Rule, found: Found) -> str:
-    """Warn of a step outside its bound: the numbers read, the bound, the nearest mend."""
+    """Warn of a step outside its bound: the values read, the bound, and the smallest change that
+    would bring it inside."""
     at = {name: sp.Float(value) for name, value in found.worst.items()}
     size, bound = (float(side.subs(at)) for side in (found.step, found.bound))
     timed, key = steps_of(rule), product_symbol(rule)
@@ -186,7 +188,7 @@ def warning(rule: Rule, found: Found) -> str:
 
 
 def _mend(rule: Rule, found: Found) -> str:
-    """Write the nearest change that brings the step inside."""
+    """Write the smallest change that brings the step inside its bound."""
     origins = {s.symbol: s.declared.origin for s in rule.scalars}
     for name, where in (("eta", "optimizer.rate"), ("gamma", "weights.gamma")):
         symbol = sym.coefficient(name)

@@ -62,8 +62,8 @@ def prose(text: str) -> str:
 
 
 def _joined(pieces: list[str]) -> str:
-    """Join formulas, with a space after a control word that a letter follows; a raised or lowered
-    sign is set on what stands before it, but for another such sign."""
+    """Join formulas, with a space between a control word and a letter. A superscript or subscript
+    attaches to the piece before it, unless that is one too."""
     shown, scripted = "", True
     for part in pieces:
         script = part.startswith("{}")
@@ -130,7 +130,10 @@ def _script(cluster: str) -> str:
 
 
 def _base(cluster: str) -> str:
-    """Return in LaTeX what a raised or lowered sign is of; ᵀ is the transpose."""
+    """Return the character that a superscript or subscript raises or lowers, in LaTeX.
+
+    ᵀ is the transpose.
+    """
     if cluster == "ᵀ":
         return r"\top"
     base = unicodedata.normalize("NFKC", cluster)
@@ -168,5 +171,5 @@ def _marked(inner: str, commands: list[str]) -> str:
 
 
 def _unknown(cluster: str) -> str:
-    """Write what LaTeX has no sign for, by its number."""
+    """Write a character that LaTeX lacks by its code point."""
     return "".join(f"(U+{ord(character):04X})" for character in cluster)

@@ -58,7 +58,7 @@ class Stability:
 
 
 def stability(rule: Rule) -> Stability:
-    """Return the bound of a rule, and where its coefficients and keys stand to it."""
+    """Return the bound on a rule's step, and whether its coefficients and keys keep it."""
     if isinstance(rule, KeyValuePairs):
         fit = _of_fit(rule)
         return fit if rule.fit.carry is None else _of_carry(rule, fit.warning)
@@ -89,7 +89,10 @@ def _of_carry(rule: Rule, signed: str | None) -> Stability:
 
 
 def _predicting(rule: Rule) -> Rule:
-    """Return a rule that predicts and erases with the carry; one of its own is a unit vector."""
+    """Return the rule with the carry as its predict and erase keys.
+
+    A carry with its own projection counts as a unit vector.
+    """
     problem, spec = rule.problem, rule.problem.spec
     assert spec.keys.carry is not None
     if spec.keys.carry.own:
@@ -111,7 +114,7 @@ def _of_a_carry(words: str) -> str:
 
 
 def _growing(rule: Rule) -> Stability | None:
-    """Warn of a decay or momentum above one where the link does not hold the memory, else None."""
+    """Warn of a decay or momentum above one unless the link bounds the memory; else None."""
     if rule.retained.link.normaliser not in ("none", "norm"):
         return None
     parts = (("decay", contraction.decay(rule)), ("momentum", contraction.momentum(rule)))
@@ -186,7 +189,7 @@ def _of_steps(rule: Rule) -> Stability:
 
 
 def _climbing(rule: Rule, found: Signs) -> Stability:
-    """Warn of a loss that falls as ŷ leaves v, or is concave: no rate mends its steps."""
+    """Report a loss that falls as ŷ leaves v, or is concave: no rate makes its steps stable."""
     sentence = f"The loss falls as ŷ leaves v: {_driven(rule, found)}, whatever the rate."
     if found.concave:
         sentence = "The loss is concave in ŷ (ℓ″ < 0): no step contracts, whatever the rate."
@@ -223,9 +226,9 @@ SHRINK = "what is read at a key comes nearer to its value"
 
 
 def _room(rule: Rule) -> tuple[float, float] | None:
-    """Return the least and most η‖φ‖² ∂e/∂ŷ, e the normalised step's, at which it contracts.
+    """Return the range of η‖φ‖² ∂e/∂ŷ, with the normalised step's e, in which a step contracts.
 
-    Both eigenvalues of (A, S) lie inside the unit circle between them, whatever decay and momentum.
+    Within it both eigenvalues of (A, S) are inside the unit circle for all decays and momenta.
     """
     slope = sp.Integer(1) if rule.retained.link.identity else contraction.steepest_link(rule)
     if slope is None or slope == 0:
@@ -237,7 +240,7 @@ def _room(rule: Rule) -> tuple[float, float] | None:
 
 
 def _outrun(rule: Rule, found: Reach) -> Stability:
-    """Say up to where a normalised rate holds a loss that it does not hold at every rate."""
+    """Say up to which η‖φ‖² a normalised rate is stable, for a loss where that is limited."""
     left = contraction.plain_step(rule)
     shown = text(left, steps_of(rule))
     never = found.contracts == 0
@@ -280,7 +283,7 @@ def _falling(lowest: float) -> str:
 
 
 def _as_large_as_w(rule: Rule) -> str | None:
-    """Warn of steps that O makes as large as the memory, however small the error; else None."""
+    """Warn where O makes steps as large as the memory however small the error is; else None."""
     if rule.applied.kind != "newton-schulz":
         return None
     rate = rule.gain * (rule.rate if rule.applied.outside else sp.Integer(1))
@@ -294,7 +297,7 @@ def _as_large_as_w(rule: Rule) -> str | None:
 
 
 def _unheld(rule: Rule) -> bool:
-    """Return whether layers have coupled steps, and no norm holds them."""
+    """Return whether layers have coupled steps that no norm bounds."""
     link, network = rule.retained.link, rule.network
     held = not link.identity or rule.applied.normalize != "none" or rule.retained.mode != "dual"
     normed = any(isinstance(node, Norm) for node in network.nodes)
@@ -310,7 +313,7 @@ def _saturates(network: Network) -> bool:
 
 
 def _far(expr: sp.Expr, z: sp.Symbol) -> sp.Expr:
-    """Replace each ``where`` by the case that holds at large z, by the last if none is known to."""
+    """Replace each ``where`` by its case at large z, or by its last one if that is not known."""
     large = sp.Integer(10) ** 9
 
     def case(*cases: Any) -> sp.Expr:
@@ -322,7 +325,7 @@ def _far(expr: sp.Expr, z: sp.Symbol) -> sp.Expr:
 
 
 def _deep(rule: Rule) -> Stability:
-    """Bound a step through the memory's own Jacobian, which moves with W, where that can be."""
+    """Bound a step, where possible, by the memory's own Jacobian, which changes with W."""
     peak, _ = contraction.curvature(rule)
     identity, delayed = (
         rule.retained.link.identity,
@@ -416,7 +419,7 @@ def _normalise(rule: Rule) -> str:
 
 
 def _kinked(rule: Rule, far: Any) -> Stability:
-    """Bound steps where ℓ″ is unbounded at places only; ``far`` is its size for large errors."""
+    """Bound steps where ℓ″ is unbounded only at some points; ``far`` is ℓ″ at large errors."""
     sentence = "ℓ″ has no bound at ŷ = v: errors too small for the step are overshot."
     away, large = contraction.jump_away(rule), "Large ones"
     if away is not None:
@@ -453,7 +456,7 @@ def _bounded(rule: Rule, peak: Any, values: list[float], lowest: float) -> Stabi
 
 
 def _with_momentum(rule: Rule) -> list[str]:
-    """Say where a bound holds under momentum: its eigenvalues are those of one slope, at a fit."""
+    """Say where a bound holds under momentum: its eigenvalues assume one slope, that at a fit."""
     if rule.momentum is None:
         return []
     near = "" if rule.error.affine else " near a fit"

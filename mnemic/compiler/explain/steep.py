@@ -6,10 +6,10 @@ from mnemic.compiler.sense import undefined
 
 
 def warning(rule: Rule) -> str | None:
-    """Warn of a loss whose slope is infinite at ŷ = v, or 0/0; None elsewhere.
+    """Warn of a loss whose slope is infinite or 0/0 at ŷ = v; else None.
 
-    Of |e| log |e| it is sgn(e) (log |e| + 1): a prediction that meets its value, as on text that is
-    padded with zeros, gives no number.
+    The slope of |e| log |e| is sgn(e) (log |e| + 1): it is undefined for a prediction that equals
+    its value, as in text padded with zeros.
     """
     if rule.error.constant:
         return None

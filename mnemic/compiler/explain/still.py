@@ -7,7 +7,7 @@ from mnemic.compiler.rule import Rule, starts_at_zero
 
 
 def warning(rule: Rule) -> str | None:
-    """Warn of a memory that starts at zero and stays there; None elsewhere."""
+    """Warn of a memory that starts at zero and stays there; else None."""
     if rule.error.constant or not starts_at_zero(rule):
         return None
     if not vanishes(rule.error.signal.subs(sym.e, RESIDUAL).subs(sym.y, 0)):

@@ -10,8 +10,8 @@ from mnemic.compiler.sense import undefined
 def warning(rule: Rule) -> str | None:
     """Warn of a link that grows without bound towards A = 0, where the memory begins.
 
-    A and its norm ν go to zero together: a/ν² is there as 1/a is, though it is 0 at a = 0 alone.
-    None of another link, or of a memory whose start is learned.
+    A and its norm ν go to zero together: there a/ν² grows like 1/a, although it is 0 where only a
+    is 0. None for any other link, and for a memory whose start is learned.
     """
     link = rule.problem.link
     if rule.problem.spec.retention.link is None or link is None or rule.parameters:

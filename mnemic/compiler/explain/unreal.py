@@ -1,4 +1,4 @@
-"""Whether the functions of a spec are numbers wherever a layer may ask for them."""
+"""Whether the functions of a spec are real numbers wherever a layer may evaluate them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ class Asked:
     """How a message calls its symbol, if not by its name."""
 
     def lacking(self) -> dict[str, float] | None:
-        """Return the first numbers, by symbol, at which it is no real number; None without any."""
+        """Return the first values, by symbol, at which the function is not real; None if it is."""
         symbols = [*self.places, *self.others]
         value = sampler(self.function, symbols)
         for place in product(*self.places.values()):
@@ -52,7 +52,7 @@ class Asked:
 
 
 def warning(rule: Rule) -> str | None:
-    """Warn of the first expression that is no real number at some place; None without one."""
+    """Warn of the first expression that is not a real number at some point; None if all are."""
     for asked in _find(rule.problem):
         lacking = asked.lacking()
         if lacking is not None:

@@ -1,1 +1,1 @@
-"""Slow, obvious oracles: the rule interpreted, the problem as written, and their agreement."""
+"""Slow, simple oracles: the rule interpreted, the problem as written, and their agreement."""

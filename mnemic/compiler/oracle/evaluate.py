@@ -1,7 +1,7 @@
-"""A SymPy expression evaluated in torch by a walk over its tree: the oracle's own, and slow.
+"""Evaluate a SymPy expression in torch by walking its tree, slowly, for the oracle only.
 
-Shares nothing with the printers of the code generator. Branches of a ``Piecewise`` that are not
-taken see harmless numbers, so that their infinities reach neither the value nor the gradient.
+This shares no code with the printers of the code generator. Branches of a ``Piecewise`` that are
+not taken get harmless numbers, so that their infinities reach neither the value nor the gradient.
 """
 
 import math
@@ -58,7 +58,7 @@ RELATIONS: Final[Mapping[Any, Callable[[Tensor, Tensor], Tensor]]] = {
 
 
 class NoMeaning(Exception):
-    """A node of an expression that this walk has no meaning for."""
+    """Raised for a node of an expression that `evaluate` does not support."""
 
 
 def evaluate(expression: Any, values: Environment) -> Tensor:

@@ -105,7 +105,7 @@ def _normalizer(rule: Rule, inputs: Inputs, start: Named) -> tuple[Tensor, Named
 
 
 def _without_rows(inputs: Inputs) -> Inputs:
-    """Put the row decay at one: it belongs to the values, not to what stands in for them."""
+    """Set the row decay to one: it belongs to the values, not to the ones that replace them."""
     plain = {**inputs.values, sym.coefficient("beta"): torch.ones(1, 1, 1, 1, 1, 1).double()}
     return replace(inputs, values=plain)
 

@@ -36,9 +36,9 @@ def averaged(rule: Rule, layer: Layer, gradient: Tensor, values: Values) -> Laye
 
 
 def _entrywise(step: Any, known: dict[Any, Tensor], values: Values) -> Tensor:
-    """Return the step; 0, and so its derivative, where all that it reads of the gradient is 0.
+    """Return the step; it and its derivative are 0 where all averages and gradients it reads are.
 
-    What a root is taken of moves from 0, where it has no slope, to 1e-300.
+    A zero under a root is replaced by 1e-300, since a root has no slope at 0.
     """
     known = {s: x for s, x in known.items() if s in step.free_symbols}
     empty = reduce(torch.logical_and, [x == 0 for x in known.values()])
@@ -50,7 +50,7 @@ def _entrywise(step: Any, known: dict[Any, Tensor], values: Values) -> Tensor:
 
 
 def first_averages(rule: Rule, tag: str, zero: Tensor, start: Named) -> Averages | None:
-    """Return a matrix's averages as a state has them, else zero; None where a step has none."""
+    """Return a matrix's averages from a state, or zeros; None where the step has no averages."""
     if not rule.applied.elementwise:
         return None
     one, lefts = zero[..., :1, :1] + 1, []

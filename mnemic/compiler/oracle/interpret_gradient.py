@@ -40,7 +40,7 @@ def _predicted(rule: Rule, memory: Mapping[str, Tensor], pairs: Pairs, i: int) -
 
 
 def _product(rule: Rule, kernel: Kernel | None) -> Product:
-    """Return the product W φ(x), over the sum of a kernel's row where told (0 for an empty row)."""
+    """Return W φ(x), if asked for divided by the sum of a kernel's row (0 for an empty row)."""
     if kernel is None or rule.kernels is None or not rule.kernels.normalised:
         return product
 

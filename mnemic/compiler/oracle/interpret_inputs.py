@@ -217,7 +217,7 @@ def _kernelised(
     rule: Rule, q: Tensor, k: Tensor, v: Tensor, given: Arguments, values: dict[Any, Tensor],
     earlier: Tensor | None,
 ) -> Keyed:  # fmt: skip
-    """Lay out a column for each kept pair: a key writes its own, predictions, queries see all."""
+    """Lay out one column per kept pair: a key writes its own, predictions and queries read all."""
     kernels = rule.kernels
     assert kernels is not None
     kept = kept_keys(k, earlier)
@@ -262,7 +262,7 @@ def _rotated(x: Tensor, angle: Tensor | None) -> Tensor:
 
 
 def unturned(y: Tensor, angle: Tensor) -> Tensor:
-    """Return what a complex vector's turning frame says, [B, T, H, 2d], by angles [B, T, 1, H, d,
+    """Rotate complex vectors out of the turning frame, to [B, T, H, 2d], by angles [B, T, 1, H, d,
     1]."""
     turn = torch.polar(torch.ones_like(angle), angle)[:, :, 0, ..., 0]
     return _by_parts(turn.repeat_interleave(y.shape[2] // turn.shape[2], 2) * _complex(y))

@@ -1,9 +1,9 @@
-"""Levels by their definition: every token's share of the memory is kept and weighed by itself.
+"""Levels by their definition: every token's share of the memory is kept and weighted by itself.
 
-A step is affine in the state, W' = T(W) + C, so a share goes on as step(W) − step(0), and a token's
-own share is step(0). Token t sees the share of s at the level of the highest binary digit in which
-their positions differ. The work grows with the square of the length; nothing here is merged until
-the state is asked for.
+A step is affine in the state, W' = T(W) + C, so a share W becomes step(W) − step(0), and a token's
+own share is step(0). Token t reads the share of s with the weight of the level given by the highest
+binary digit in which their positions differ. The work grows with the square of the length; shares
+are merged only when the state is requested.
 """
 
 from dataclasses import dataclass
@@ -40,8 +40,7 @@ def digits(x: Tensor) -> Tensor:
 
 
 def levelled(rule: Levels, inputs: Inputs, start: Named) -> tuple[list[Named], Named]:
-    """Return the weighed sum of shares that each token's query reads, and the buckets after the
-    last."""
+    """Return the weighted sum of shares that each token's query reads, and the final buckets."""
     (matrix,) = rule.network.matrices
     shares, memories = _carried(inputs, start), []
     for t in range(inputs.mask.shape[1]):

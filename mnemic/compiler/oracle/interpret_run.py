@@ -179,7 +179,7 @@ def _first_counts(rule: Rule, zeros: Tensor, start: Named) -> Counts | None:
 
 
 def _grown(rule: Rule, start: Named, columns: int) -> Named:
-    """Return a state with a column of zeros for each pair that is not kept yet."""
+    """Extend a state by a column of zeros for each pair that the sequence will add."""
     tags = [rule.tag(m) for m in rule.network.matrices if rule.keeps_rows(m)]
     names = {f"{name}{tag}" for name in ("W", "A", "S", "anchor") for tag in tags}
     names |= {"shares", "S_shares", "anchor_shares"}
@@ -188,7 +188,7 @@ def _grown(rule: Rule, start: Named, columns: int) -> Named:
 
 
 def _widened(x: Tensor, columns: int) -> Tensor:
-    """Pad with columns of zeros on the right, but for what is one column by itself."""
+    """Pad with columns of zeros on the right; a single column stays as it is."""
     return torch.nn.functional.pad(x, (0, columns - x.shape[-1] if x.shape[-1] > 1 else 0))
 
 

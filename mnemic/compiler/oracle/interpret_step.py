@@ -1,7 +1,7 @@
 """One step of a rule's normal form: G, S, A, W of every matrix, in this order and nothing else.
 
-Every matrix has the normal form of its own: S gathers −η δ aᵀ, A decays and takes O(S) at the
-multiples of its interval, W = link(A) stands still between.
+Every matrix follows the normal form by itself: S accumulates −η δ aᵀ, A decays and has O(S) added
+at the multiples of its interval, and W = link(A) is constant in between.
 """
 
 from dataclasses import replace
@@ -45,7 +45,8 @@ def micro_step(
 def _stepped(
     rule: Rule, matrix: Matrix, layer: Layer, erased: Tensor, written: Tensor, values: Values
 ) -> tuple[Layer, Tensor]:
-    """Return the layer with S_t (without momentum the steps since O), and what goes past S_t."""
+    """Return the layer with S_t (without momentum the steps since the last O), and the part of the
+    step that bypasses S_t."""
     whole, direct = erased + written, torch.zeros_like(written)
     if rule.applied.elementwise:
         return averaged(rule, layer, whole, values), direct
@@ -62,7 +63,7 @@ def _stepped(
 def _used(
     rule: Rule, matrix: Matrix, layer: Layer, direct: Tensor, decay: Tensor, values: Values
 ) -> Layer:
-    """Return the layer with O(S) added to A, which has decayed, and with W of it."""
+    """Return the layer with O(S) added to the decayed A, and with the new W."""
     scale, step = evaluate(rule.gain, values), layer.momentum + direct
     if rule.applied.outside:
         scale = scale * evaluate(rule.rate, values)
@@ -83,7 +84,7 @@ def _used(
 def _counts(
     rule: Rule, counts: Counts | None, pairs: Pairs, values: Values, first: bool
 ) -> Counts | None:
-    """Return what the memory would be if every pair wrote a one."""
+    """Update the coefficient of each kept pair, as if every pair wrote the value one."""
     if counts is None:
         return None
     decay = evaluate(rule.decay if first else rule.retained.decay, values)

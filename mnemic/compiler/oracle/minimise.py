@@ -1,6 +1,6 @@
 """Numerical minimisers of a convex sum over entries, with or without one coupling constraint.
 
-They see an objective only through its values and automatic differentiation.
+They use only an objective's values and automatic differentiation.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Feature maps by their definitions, in float64: the oracle's own, one small function a map.
+"""Feature maps by their definitions, in float64, for the oracle: one small function per map.
 
 The projection of ``random``: with g = torch.Generator().manual_seed(seed), in float64 on the CPU,
 blocks of d rows until there are m: Q, R = qr(randn(d, d, g)), the block's directions are the rows

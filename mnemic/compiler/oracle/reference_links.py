@@ -119,8 +119,8 @@ def _polish(excess: Callable[[Tensor], Tensor], root: Tensor) -> Tensor:
 def _with_multiplier(link: Link, dual: Tensor, values: Values, weight: Tensor) -> Tensor:
     """Compute weight ∘ g(a − ζ), ζ such that every group sums to ``scale``.
 
-    What g is at the highest entry is found, in its logarithm, by halving; each other entry by how
-    much farther it is from where g has a pole.
+    The value of g at the largest dual is found by bisection on its logarithm. Every other entry
+    follows from how much farther its dual is from the pole of g.
     """
     apart, axes, scale = link.apart, AXES[link.over], evaluate(link.scale, values)
     assert apart is not None

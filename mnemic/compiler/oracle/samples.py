@@ -118,7 +118,7 @@ def _unit(x: Tensor) -> Tensor:
 
 
 def point(rule: Rule, seed: int = 0) -> dict[str, Tensor]:
-    """Return one value of every argument, by the coefficient's own name, in natural space."""
+    """Return one value of every argument by the coefficient's name, not as a logarithm."""
     rng = torch.Generator().manual_seed(seed)
     raw = torch.randn(len(rule.scalars), generator=rng, dtype=torch.float64)
     return {

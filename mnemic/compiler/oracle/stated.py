@@ -20,14 +20,14 @@ from mnemic.dsl.spec import Spec
 
 
 class Unstated(Exception):
-    """A part of the language that this oracle does not speak."""
+    """Raised for a part of the language that this oracle does not cover."""
 
 
 def stated(
     problem: Problem, q: Tensor, k: Tensor, v: Tensor, coefficients: Mapping[str, Tensor],
     params: Mapping[str, Tensor] | None = None,
 ) -> Tensor:  # fmt: skip
-    """Return the outputs [B, T, H, d_v]; raises Unstated for what it does not speak.
+    """Return the outputs [B, T, H, d_v]; raise Unstated for a spec that is not covered.
 
     ``params`` are the initial duals of a memory with layers, name → [H, rows, columns].
     """
@@ -102,7 +102,7 @@ def _duals(
 
 
 def _before(spec: Spec) -> str:
-    """Name the matrix that multiplies what the one that sees the keys gives."""
+    """Name the matrix that multiplies the output of the matrix that sees the keys."""
     first = int(seeing(spec)[0].removeprefix("W") or 1)
     return f"W{first - 1}"
 
@@ -123,7 +123,7 @@ def unspoken(spec: Spec) -> str | None:
 
 
 def _asks_slots(spec: Spec) -> bool:
-    """Return whether a loss whose slope sees the prediction asks slots by the key itself."""
+    """Return whether the memory has slots, predicts with the key itself and needs predictions."""
     if getattr(spec.memory, "slots", None) is None or spec.keys.predict is not None:
         return False
     names = dict.fromkeys((*spec.named_coefficients(), "h", "H", "t"), tensor(0.6))

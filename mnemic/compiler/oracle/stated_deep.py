@@ -28,9 +28,9 @@ from mnemic.dsl.spec import Spec
 
 @dataclass(frozen=True)
 class Part:
-    """One matrix: W and its dual A (which decays while W is held), S (or the steps gathered since
-    O was last used), W at the last chunk end, W at the document's start, and what an optimizer that
-    acts entry by entry keeps beside them."""
+    """One matrix: W and its dual A (which decays while W is held), S (or the steps accumulated
+    since O was last applied), W at the last chunk end, W at the document's start, and the averages
+    of an optimizer that acts entry by entry."""
 
     name: str
     every: int
@@ -142,7 +142,7 @@ def _step(
 
 
 def _reference(spec: Spec, part: Part, decay: Tensor, names: Names) -> Tensor:
-    """Return W_ref: a memory that is held is read as it stands, also if decay comes first."""
+    """Return W_ref; a memory held between updates is read as it is, even if decay comes first."""
     if spec.optimizer.anchor.chunk > 1:
         return part.anchor
     if spec.retention.order == "after" or part.every > 1:
@@ -185,9 +185,10 @@ def _pulled(value: Tensor, at: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _shifts(spec: Spec, at: Mapping[str, Tensor], pair: Pair) -> dict[str, Tensor]:
-    """Return zeros to add to the products with φ, whose gradients are the rows δ.
+    """Return zeros to add to the products with φ, so that their gradients are the rows δ.
 
-    Only where δ is not written with the key that predicts: behind a kernel, under keys of roles.
+    They are needed only where δ is not written with the key that predicts: behind a kernel, or
+    with separate keys.
     """
     if pair.plain:
         return {}
@@ -246,7 +247,10 @@ def _entry_by_entry(
 
 
 def _linked_anew(spec: Spec, part: Part, dual: Tensor, names: Names) -> Part:
-    """Return the part with W of a new dual; a retention that is a decay acts on the dual too."""
+    """Return the part with W computed from a new dual.
+
+    A retention that is a plain decay acts on the dual too.
+    """
     rate = names["eta"]
     new = replace(part, dual=dual, matrix=_linked(spec, part.name, dual, rate, names))
     return _remirrored(spec, new, names) if decays_only(spec, names) else new
@@ -269,7 +273,7 @@ def _remirrored(spec: Spec, part: Part, names: Names) -> Part:
 
 
 def _closed(spec: Spec, part: Part, t: int, names: Names) -> Part:
-    """Close a chunk: apply what acts on W, where it has moved, then set the anchor."""
+    """Close a chunk: apply norms and retention to W if it was updated, then set the anchor."""
     chunk = spec.optimizer.anchor.chunk
     if chunk == 1 or (t + 1) % chunk:
         return part

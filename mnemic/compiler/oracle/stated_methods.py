@@ -1,7 +1,8 @@
 """Optimizers that act entry by entry, as their papers have them, for one matrix and one token.
 
-Each takes the gradient G, what it kept by the names of the states, and the coefficients; it gives
-what the matrix loses at a rate of one, and what it keeps. Averages are of −G, as everywhere else.
+Each takes the gradient G, its averages by the names of the states, and the coefficients. It returns
+what is subtracted from the matrix at a rate of one, and the new averages. Averages are of −G, as
+everywhere else.
 """
 
 from collections.abc import Callable, Mapping

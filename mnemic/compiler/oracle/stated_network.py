@@ -127,9 +127,9 @@ def orthogonalised(step: Tensor, iterations: int) -> Tensor:
 
 
 def renormalised(spec: Spec, matrix: Tensor, first: Tensor) -> Tensor:
-    """Return each row (or column) of W at the norm that it had in W_0; a zero one stays zero.
+    """Scale each row (or column) of W to the norm that it had in W_0; a zero one stays zero.
 
-    A layer norm is torch's own, its gain the spread of W_0's row and its ε none.
+    A layer norm is computed by torch, with the spread of W_0's row as its gain and without ε.
     """
     if spec.retention.normalize == "none":
         return matrix

@@ -69,7 +69,7 @@ def _stacked(past: list[Token]) -> tuple[Tensor, Tensor]:
 
 
 def _moved(keys: Tensor, past: list[Token]) -> Tensor:
-    """Step each key by η on ½(k·c)² at every token behind it, c being that one's carry."""
+    """Step each key by η on ½(k·c)² at every later token, with c that token's carry."""
     rows: list[Tensor] = []
     for key, token in zip(keys, past, strict=True):
         if token.carry is not None:

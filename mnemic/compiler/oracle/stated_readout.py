@@ -2,8 +2,8 @@
 
     y_t = (W_t q' + v_t (u ∘ k_t)·q') / n_t,   q' = φ(q_t), or softmax(K_t φ(q_t)) under slots
 
-n_t is the sum of the weights that the values carry, which is what values of one add up to; ``max1``
-divides by the larger of its size and one. Without any weight the read-out is zero.
+n_t is the sum of the weights of the values, which is the read-out if all values are one; ``max1``
+divides by the larger of its absolute value and one. Without any weight the read-out is zero.
 """
 
 from dataclasses import replace

@@ -79,8 +79,8 @@ def plain(spec: Spec) -> bool:
 def decays_only(spec: Spec, names: Names) -> bool:
     """Return whether ∇R(W) is linear in the dual that W comes from (up to a constant on a simplex).
 
-    Then the retention is a decay, which acts at every token, whatever the anchor. Tried out, once
-    a spec: of coefficients and a rate that no token has made zero.
+    Then the retention is a decay, which acts at every token, whatever the anchor. This is tested
+    in numbers, once per spec, with coefficients and a rate that are not zero if they can be.
     """
     if spec.retention.view == "ftrl" or spec.retention.link is not None or plain(spec):
         return True

@@ -118,8 +118,8 @@ def _outer(spec: Spec, error: Tensor, key: Tensor) -> Tensor:
 def whole_step(spec: Spec, memory: Tensor, pair: Pair, names: Names) -> Tensor:
     """Return what a step adds to the dual: an implicit one (minimised), or a flow (integrated).
 
-    The first minimises δ ℓ(Wφ) + R(W) + δ P(W) − ⟨pull, W⟩, R + δ P a sum of squares and pull the
-    dual of the memory; its minimum is where ∇R + δ ∇P = pull + step.
+    An implicit step minimises δ ℓ(Wφ) + R(W) + δ P(W) − ⟨pull, W⟩, where R + δ P is a sum of
+    squares and pull the dual of the memory; at the minimum ∇R + δ ∇P = pull + step.
     """
 
     def value(w: Tensor) -> Tensor:
@@ -146,8 +146,8 @@ def _along_key(
 ) -> Tensor:  # fmt: skip
     """Solve an implicit step on a loss with kinks, bisecting the sign of the objective's slope.
 
-    What stands at right angles to φ would only lengthen the step; a radial loss moves ŷ towards v.
-    ``beside`` is what stands beside the loss, a sum of squares by entry.
+    The step is along φ, since a part orthogonal to it would only lengthen it; a radial loss moves
+    ŷ towards v. ``beside`` is added to the loss: a sum of squares by entry.
     """
     curvature = slope_at(beside, torch.ones_like(memory))  # of ½ρ w², at w = 1
     start = pull_of(spec, memory, names) / curvature

@@ -29,7 +29,7 @@ OWN = (*ROLES, "carry")
 class Token:
     """One token (or micro-step): its pair, its query, every coefficient, φ of its own key.
 
-    ``turn`` is what its phase does to a complex state.
+    ``turn`` applies the phase to a complex state.
     """
 
     pair: Pair
@@ -41,7 +41,7 @@ class Token:
 
 
 class Maps(Protocol):
-    """What keys and queries are for the memory."""
+    """How keys and queries enter the memory."""
 
     plain: bool
     """Whether autograd at W gives the step."""
@@ -50,7 +50,7 @@ class Maps(Protocol):
         """Return φ of a key, of the pair ``column``; ``names`` are t and the coefficients."""
 
     def seen(self, raw: Tensor, key: Tensor) -> Tensor:
-        """Return what the memory predicts from, for a key and its φ."""
+        """Return the vector by which the memory is multiplied for a prediction at a key."""
 
     def query(self, x: Tensor, names: Names) -> Tensor:
         """Return φ of a query."""

@@ -1,6 +1,6 @@
 """A spec's expressions evaluated from their text, in torch: no SymPy, no derivation.
 
-``verify`` holds the derived rule against this reading of the spec.
+``verify`` compares the derived rule with this reading of the spec.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Check a derived rule without trusting the derivation.
 
 The loss, the retention and the whole recurrence are evaluated from the spec's text with automatic
-differentiation and numerical minimisers, and held against what was derived.
+differentiation and numerical minimisers, and compared with what was derived.
 """
 
 from collections.abc import Callable, Iterator
@@ -74,7 +74,7 @@ def recurrence(rule: Rule) -> float:
 
 
 def _shortened(rule: Rule) -> Rule:
-    """Return the rule, a long anchor cut to two tokens where every token minimises matrices."""
+    """Return the rule with a long anchor cut to two tokens if each token is a minimisation."""
     spec = rule.problem.spec
     optimizer = spec.optimizer
     if not (

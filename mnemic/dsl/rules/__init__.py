@@ -1,1 +1,1 @@
-"""What makes no sense, as one-rule functions from a spec to issues; one file a topic."""
+"""Rules that refuse senseless specs, each a function from a spec to issues; one file per topic."""

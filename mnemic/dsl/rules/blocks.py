@@ -1,4 +1,4 @@
-"""What a block may combine: a hybrid's attention, and what belongs to it."""
+"""Rules about blocks: the attention of a hybrid, and the options that belong to it."""
 
 from collections.abc import Iterator
 
@@ -45,7 +45,7 @@ def window_of_attention(spec: Spec) -> Iterator[Issue]:
 
 
 def whole_groups(spec: Spec) -> Iterator[Issue]:
-    """Refuse heads that do not share out to groups, where the spec says both."""
+    """Refuse a number of heads that is not divisible by that of groups, where both are given."""
     heads, groups = spec.block.heads, spec.block.groups
     if heads is not None and heads % groups:
         reason = f"{groups} query heads share a key head, so heads must be a multiple of it"

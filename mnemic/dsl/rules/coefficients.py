@@ -33,7 +33,7 @@ _IDENTIFIER: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
 def identifiers(spec: Spec) -> Iterator[Issue]:
-    """Refuse a coefficient's name that is no ASCII identifier or means something else."""
+    """Refuse a coefficient's name that is not an ASCII identifier or has another meaning."""
     for name in spec.coefficients:
         reason = unusable(name)
         if reason:
@@ -55,7 +55,8 @@ def one_name_each(spec: Spec) -> Iterator[Issue]:
 
 
 def no_part_of_the_rule(spec: Spec) -> Iterator[Issue]:
-    """Refuse the name of a part of the rule that is left out: it would become that part."""
+    """Refuse a coefficient named like a part of the rule that is left out: it would be taken for
+    that part."""
     absent = spec.absent_coefficients()
     for name in spec.coefficients:
         part = "scale" if _SCALE.fullmatch(name) else name
@@ -131,7 +132,7 @@ def in_range(spec: Spec) -> Iterator[Issue]:
 
 
 def shapes(spec: Spec) -> Iterator[Issue]:
-    """Refuse a coefficient with one value a channel where the rule has no such channel."""
+    """Refuse a coefficient with one value per channel where the rule has no such channel."""
     diagonal = isinstance(spec.memory, Diagonal)
     for where, value in walk(spec):
         if not isinstance(value, Coefficient) or value.per == "head":
@@ -145,7 +146,7 @@ def shapes(spec: Spec) -> Iterator[Issue]:
 
 
 def shapes_of_expressions(spec: Spec) -> Iterator[Issue]:
-    """Refuse an expression that hangs on a coefficient by channel where it cannot have channels."""
+    """Refuse an expression of a per-channel coefficient where it cannot vary by channel."""
     named = spec.named_coefficients()
     if isinstance(spec.memory, Diagonal):
         return
@@ -164,7 +165,7 @@ def shapes_of_expressions(spec: Spec) -> Iterator[Issue]:
 
 
 def shapes_of_losses(spec: Spec) -> Iterator[Issue]:
-    """Refuse per-channel coefficients of a loss, but per value channel where it sums over those."""
+    """Refuse per-channel coefficients in a loss, except per value channel in a sum over these."""
     if isinstance(spec.memory, Diagonal):
         return
     named = spec.named_coefficients()
@@ -181,7 +182,7 @@ def shapes_of_losses(spec: Spec) -> Iterator[Issue]:
 
 
 def _behind(coefficient: Coefficient, named: Mapping[str, Coefficient]) -> set[str]:
-    """Return the declared coefficients that an expression hangs on, through others too."""
+    """Return the declared coefficients on which an expression depends, directly or indirectly."""
     found: set[str] = set()
     waiting = [coefficient]
     while waiting:

@@ -38,7 +38,7 @@ def _with_own(text: Text, issue: Issue) -> Issue:
 
 
 def finite_constants(spec: Spec) -> Iterator[Issue]:
-    """Refuse parts without symbols that are no finite number, but for ``inf`` as a bound."""
+    """Refuse parts without symbols that are not finite numbers, except ``inf`` as a bound."""
     coefficients = {where for where, value in walk(spec) if isinstance(value, Coefficient)}
     for text in texts(spec):
         if isinstance(text.read, Issue):
@@ -66,7 +66,7 @@ def says_something(spec: Spec) -> Iterator[Issue]:
 
 
 def norm_in_conditions_only(spec: Spec) -> Iterator[Issue]:
-    """Refuse a loss of the norm and of coordinates together, but in conditions."""
+    """Refuse a loss that mixes the norm with coordinates, except in conditions."""
     loss = _loss(spec)
     if isinstance(loss.read, Issue) or "n" not in _outside_conditions(loss.read.tree):
         return

@@ -30,7 +30,8 @@ _LINEAR_ROLES = ("predict", "erase", "write")
 
 
 def chains(spec: Spec) -> Iterator[Issue]:
-    """Require for a chain one interval a memory, each a multiple of the shorter; refuse nesting."""
+    """Require one interval per memory of a chain, each a multiple of the shorter ones; refuse
+    nested chains."""
     for where, chain in memories(spec.memory):
         if not isinstance(chain, Chain):
             continue
@@ -58,7 +59,7 @@ def parameters_in_a_chain(spec: Spec) -> Iterator[Issue]:
 
 
 def one_size(spec: Spec) -> Iterator[Issue]:
-    """Refuse keys and values of two sizes for a residual or a diagonal memory."""
+    """Refuse keys and values of different sizes for a residual or a diagonal memory."""
     sizes = (spec.block.key_dim, spec.block.value_dim)
     key, value = sizes
     if key is None or value is None:
@@ -86,7 +87,7 @@ def diagonal_features(spec: Spec) -> Iterator[Issue]:
 
 
 def weights_of_degrees(spec: Spec) -> Iterator[Issue]:
-    """Require one a_i ≥ 0 a degree of graded features, the same at every token, some above 0."""
+    """Require one a_i ≥ 0 per degree of graded features, constant over tokens and not all 0."""
     features, where = spec.features, "features.a"
     if not isinstance(features, Polynomial) or features.a is None:
         return
@@ -168,7 +169,7 @@ def keys_that_move(spec: Spec) -> Iterator[Issue]:
 
 
 def value_of_its_own(spec: Spec) -> Iterator[Issue]:
-    """Refuse ``own`` for the value, which is a projection of its own as it is."""
+    """Refuse ``own`` for the value, which always has its own projection."""
     if spec.keys.value is not None and spec.keys.value.own:
         reason = "the value is a projection of its own already"
         yield Issue(reason, "keys.value", "own", hint="leave it out, or write an expression of v")
@@ -210,7 +211,7 @@ def normaliser(spec: Spec) -> Iterator[Issue]:
 
 
 def pairs_are_read_after(spec: Spec) -> Iterator[Issue]:
-    """Refuse to read kept pairs but after the write: a fit sees its own token's pair."""
+    """Refuse to read kept pairs other than after the write: a fit includes its own token's pair."""
     word = spec.readout.memory
     if keeps_pairs(spec) and word != "after":
         reason = "a fit at each query sees the pairs up to its own token"

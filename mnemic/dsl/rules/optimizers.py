@@ -1,4 +1,4 @@
-"""Rules about optimizers, windows and weights: what a method uses, and what it cannot."""
+"""Rules about optimizers, windows and weights: the options that each method uses or refuses."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -48,7 +48,7 @@ _USED_BY: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def fields_of_the_method(spec: Spec) -> Iterator[Issue]:
-    """Refuse what an optimizer is given where its method has no use for it."""
+    """Refuse options of the optimizer that its method does not use."""
     optimizer = spec.optimizer
     for name, methods in _USED_BY.items():
         if not optimizer.knows(name) or optimizer.method in methods:
@@ -90,7 +90,7 @@ def matrices_for_muon(spec: Spec) -> Iterator[Issue]:
 
 
 def steps_entry_by_entry(spec: Spec) -> Iterator[Issue]:
-    """Refuse what does not go with steps entry by entry, whose size does not follow the gradient's.
+    """Refuse what cannot be combined with steps whose size does not scale with the gradient.
 
     A method is in ``ELEMENTWISE`` because its step stays the same when every gradient is scaled;
     ``tests/dsl/test_methods.py`` holds each to it.
@@ -123,8 +123,8 @@ def steps_entry_by_entry(spec: Spec) -> Iterator[Issue]:
 
 
 def closed_steps_are_linear(spec: Spec) -> Iterator[Issue]:
-    """Refuse methods that solve a step or keep moments (implicit, exact, flow, batch) of a memory
-    that is not linear in W, and of the last two a residual."""
+    """Refuse methods that solve a step or keep moments (implicit, exact, flow, batch) for a memory
+    that is not linear in W, and the last two for one with a residual."""
     method = spec.optimizer.method
     if method not in ("implicit", "exact", "flow", "batch") or keeps_pairs(spec):
         return
@@ -193,7 +193,7 @@ _FORGET: Final = "forget by weights: geometric"
 
 
 def exact_is_one_linear_solve(spec: Spec) -> Iterator[Issue]:
-    """Refuse terms and constraints beside moments of all pairs, but for a ridge."""
+    """Refuse terms and constraints other than a ridge for a method that solves moments."""
     if spec.optimizer.method not in ("exact", "batch"):
         return
     retention, hint = spec.retention, "use a stepping method such as gd"
@@ -259,7 +259,7 @@ def normalized_steps(spec: Spec) -> Iterator[Issue]:
 
 
 def windows(spec: Spec) -> Iterator[Issue]:
-    """Refuse a window of all pairs for steps, and of a number above 1 where a method sees all."""
+    """Refuse ``window: all`` for steps, and a window above 1 for exact and batch, which see all."""
     method = "nonparametric" if keeps_pairs(spec) else spec.optimizer.method
     if spec.window == "all" and method not in SEES_ALL:
         yield Issue(
@@ -299,8 +299,8 @@ def weights_that_multiply(spec: Spec) -> Iterator[Issue]:
 
 
 def weights_by_similarity(spec: Spec) -> Iterator[Issue]:
-    """Require weights by similarity to the query for a local fit; refuse them elsewhere, and any
-    in an interpolation."""
+    """Require weights by similarity to the query for a local fit; refuse these elsewhere, and all
+    weights in an interpolation."""
     similar, local = spec.weights.word() == "similarity", isinstance(spec.memory, Nonparametric)
     if similar and not local:
         reason = "similarity weights depend on the query, which only a nonparametric memory sees"

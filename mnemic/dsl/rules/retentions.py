@@ -1,4 +1,4 @@
-"""Rules about retention: what may be kept together, and of which memory."""
+"""Rules about retention: which parts may be combined, and for which memory."""
 
 from collections.abc import Iterator
 
@@ -70,7 +70,8 @@ def norms_in_the_dual(spec: Spec) -> Iterator[Issue]:
 
 
 def link_alone(spec: Spec) -> Iterator[Issue]:
-    """Refuse beside a given link what would decide it, and views and methods without a dual."""
+    """Refuse beside a stated link what would determine the link, and views and methods without a
+    dual."""
     retention = spec.retention
     if retention.link is None:
         return
@@ -159,7 +160,7 @@ def rows_of_a_matrix(spec: Spec) -> Iterator[Issue]:
 
 
 def retention_of_kept_pairs(spec: Spec) -> Iterator[Issue]:
-    """Refuse retentions for kept pairs, which are no parameters, but for a decay a head."""
+    """Refuse retentions other than a decay per head for kept pairs, which are no parameters."""
     if not keeps_pairs(spec):
         return
     retention, hint = spec.retention, "leave it out; a decay may weigh the pairs"

@@ -1,4 +1,4 @@
-"""What a rule is, and the questions about a spec that several rules ask."""
+"""The type of a rule, and properties of a spec that several rules use."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
@@ -48,7 +48,7 @@ def deep(spec: Spec) -> bool:
 
 
 def steps_plainly(spec: Spec) -> bool:
-    """Tell whether a memory takes each token's step as it is: no O, no norms, no interval."""
+    """Return whether a memory adds each token's step as it is: no O, no norms, no interval."""
     optimizer = spec.optimizer
     through_o = optimizer.method in ("muon", *ELEMENTWISE)
     return not through_o and optimizer.every == 1 and spec.retention.lines == "none"

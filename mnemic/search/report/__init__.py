@@ -1,1 +1,1 @@
-"""What comes out of a search: the best specs, a page that opens offline, a leaderboard."""
+"""The results of a search: the best specs, a page that opens offline, a leaderboard."""

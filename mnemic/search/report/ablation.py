@@ -1,4 +1,4 @@
-"""What each change of a spec does: differences to it on the same seeds, with intervals."""
+"""The effect of each change of a spec: differences in skill on the same seeds, with intervals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NONE: Final = "–"
 
 
 def default_space() -> Space:
-    """Return the tasks and the budget of an ablation that names none."""
+    """Return the default tasks and budget of an ablation."""
     return load_space({
         "mnemic": 1, "name": "ablation",
         "search": {
@@ -37,16 +37,17 @@ def default_space() -> Space:
 
 @dataclass(frozen=True)
 class Effect:
-    """What a change of a spec does to its skill.
+    """The effect of a change of a spec on its skill.
 
     Args:
-        axis: that it changes.
-        change: in words.
-        name: of the spec with the change.
-        mean: change minus spec of the mean skill, over seeds; None where a task is missing.
+        axis: the axis that is changed.
+        change: the change in words.
+        name: the name of the changed spec.
+        mean: the changed spec's mean skill minus the spec's, over seeds; None where a task is
+            missing.
         tasks: the same, by task.
         sure: whether the mean differs with 95 % confidence, all changes together.
-        why: it could not be measured.
+        why: the reason why it could not be measured.
     """
 
     axis: str
@@ -63,11 +64,11 @@ class Effect:
 
 
 def effects(own: Entry, found: Sequence[tuple[Neighbour, Entry]]) -> list[Effect]:
-    """Return what each change does, by axis in the order given, the largest gain first.
+    """Return the effect of each change, by axis in the order given, the largest gain first.
 
     Runs of one seed see the same batches, so seeds are compared in pairs: Student's interval of
-    their differences, and a paired t test corrected by Holm for all changes. From twenty changes on
-    the variances of differences are drawn towards what they have in common, see `spreads`.
+    their differences, and a paired t test with Holm's correction for all changes. From twenty
+    changes on the variances of differences are shrunk towards a common value, see `spreads`.
     """
     told = [_effect(own, neighbour, entry) for neighbour, entry in found]
     apart = {
@@ -107,7 +108,7 @@ def _of(runs: Sequence[Run], task: str) -> list[Run]:
 
 
 def _p_value(apart: Sequence[float], spread: Spread | None) -> float:
-    """Return how likely such differences are if there is none; 1 where seeds are too few."""
+    """Return the p-value of the differences under no effect; 1 where seeds are too few."""
     if spread is None:
         return 1.0
     if not spread.variance:
@@ -130,7 +131,7 @@ def _fields(one: Effect) -> dict[str, Any]:
 def page(
     space: Space, own: Entry, told: Sequence[Effect], dropped: Sequence[Dropped]
 ) -> str:  # fmt: skip
-    """Return the ablation as Markdown: the spec, what each change does, what was left out."""
+    """Return the ablation as Markdown: the spec, each change's effect, and what was left out."""
     tasks = list(own.tasks)
     head = ["axis", "change", "mean", *tasks]
     lines = [_line(head), _line(["---"] * len(head))]

@@ -1,4 +1,4 @@
-"""``best/*.yaml``: the best points as specs to compile, each with what it did."""
+"""``best/*.yaml``: the best points as specs to compile, each with its results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def write_best(space: Space, points: Sequence[Ranked], folder: Path) -> list[Pat
 
 
 def best_spec(space: Space, point: Ranked, place: int) -> Spec:
-    """Return the point's spec with a title and notes that say what it did."""
+    """Return the point's spec with a title and notes that give its results."""
     tasks = ", ".join(f"{task} {skill}" for task, skill in point.tasks.items())
     steps = space.settings.rungs[-1].steps
     told = {

@@ -1,4 +1,4 @@
-"""What the papers claim of systems on these tasks, to stand beside what is measured here."""
+"""What the papers claim about systems on these tasks, shown beside what is measured here."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ a row. Their models are larger, tuned one by one, and trained longer than any ru
 
 @dataclass(frozen=True)
 class Claim:
-    """One sentence of a paper about a task, in our words; ``specs`` are those that it is about."""
+    """A paper's claim about a task, in our words; ``specs`` are the specs that it is about."""
 
     task: str
     specs: tuple[str, ...]

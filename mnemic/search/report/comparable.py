@@ -1,4 +1,4 @@
-"""Whether skills of several places can be compared: trained on the same tasks in the same way."""
+"""Whether skills from several result folders can be compared: same tasks, same training."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ UNTOLD: Final = "as by default"
 
 
 def together(places: Sequence[Measured]) -> list[Point]:
-    """Return the points of several places; one that two places hold is one point.
+    """Join the points of several places; a point that is in two places is taken once.
 
     Raises:
-        UsageError: they were trained on other tasks or on other sizes of them, for another number
-            of steps, with a model of another size or with other settings of training; or what a
-            place was trained with is not kept beside its results.
+        UsageError: they differ in tasks, task sizes, number of steps, model size or training
+            settings; or the training settings of a place were not stored with its results.
     """
     first = places[0]
     for other in places[1:]:
@@ -41,7 +40,7 @@ def together(places: Sequence[Measured]) -> list[Point]:
 
 
 def described(points: Sequence[Point]) -> str:
-    """Return what points were trained on alike, as ``mqar (100 steps)``."""
+    """Describe the training that the points share, as ``mqar (100 steps)``."""
     return ", ".join(f"{task} ({steps} steps)" for task, steps in _budget(points))
 
 
@@ -52,7 +51,7 @@ def _budget(points: Sequence[Point]) -> tuple[Any, ...]:
 
 
 def _find_settings(place: Measured) -> Iterator[tuple[str, Any]]:
-    """Yield what the skills of a place depend on beside its specs and steps, by its entry."""
+    """Yield the settings on which a place's skills depend besides specs and steps, by entry."""
     trained = _demand_settings(place)
     for task in place.points[0].tasks:
         for name, value in trained["tasks"][task].items():
@@ -64,7 +63,7 @@ def _find_settings(place: Measured) -> Iterator[tuple[str, Any]]:
 
 
 def _demand_settings(place: Measured) -> Mapping[str, Any]:
-    """Return the settings of a place, which tell of all its tasks."""
+    """Return the settings of a place; raise if they do not cover all its tasks."""
     if place.trained is None or not set(place.points[0].tasks) <= set(place.trained["tasks"]):
         raise UsageError(
             f"{place.where}: the record of its training settings is not kept beside it, so its "

@@ -1,8 +1,8 @@
-"""What each axis does, all else equal: main effects and interactions over what was measured.
+"""The effect of each axis, all else equal: main effects and interactions over measured points.
 
 Points that agree on every axis but one are a matched pair; four that agree on every axis but two
-and take all four combinations are a matched square. Nothing is modelled: what no pair or square
-shows is told to be unknown.
+and take all four combinations are a matched square. Nothing is modelled: effects that no pair or
+square shows are reported as unknown.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ FEWEST: Final = 10
 
 @dataclass(frozen=True)
 class Contrast:
-    """What one level of an axis does against another.
+    """The difference that one level of an axis makes against another.
 
     Args:
-        axis: of the levels.
-        level: that is looked at.
-        reference: that it is compared with.
-        size: the mean difference of skill, over matched pairs; over the seeds of a single pair;
-            without an interval (infinite) for a single pair on a single seed.
-        pairs: how many there are.
+        axis: the axis of both levels.
+        level: the level in question.
+        reference: the level that it is compared with.
+        size: the mean difference of skill with its interval, over matched pairs, or over the seeds
+            of a single pair; the interval is infinite for a single pair on a single seed.
+        pairs: the number of matched pairs.
     """
 
     axis: str
@@ -76,14 +76,14 @@ class Interaction:
 
 @dataclass(frozen=True)
 class Effects:
-    """Everything that the points say of the axes, and what they cannot tell.
+    """All effects of the axes over a set of points, and those that the points do not determine.
 
     Args:
-        points: how many there are.
+        points: the number of points.
         main: by axis, each level against the most frequent one.
         interactions: the largest first.
-        importance: by axis the share of Optuna's PED-ANOVA; none for points chosen by hand.
-        unknown: what cannot be told, each with the reason.
+        importance: by axis, its share by Optuna's PED-ANOVA; none for points chosen by hand.
+        unknown: effects that are not determined, each with the reason.
     """
 
     points: int
@@ -111,7 +111,7 @@ def effects(points: Sequence[Point], random: bool) -> Effects:
 
 
 def levels(point: Point) -> Levels:
-    """Return what a point has on each axis: a kind with its words, numbers left out."""
+    """Return a point's level on each axis: a kind with its words, numbers left out."""
     named = tuple(_level(axis, point) for axis in AXES.values())
     block = point.spec.block.model_dump(mode="json", exclude_defaults=True)
     return (*named, short(block) if block else "default")
@@ -148,7 +148,7 @@ def _shown(value: Any) -> str:
 
 
 def _cells(points: Sequence[Point]) -> dict[Levels, Seeds]:
-    """Return, by levels, the mean skill of each seed; points that no axis tells apart are one."""
+    """Return, by levels, the mean skill of each seed; points with the same levels are merged."""
     found = defaultdict[Levels, dict[int, list[float]]](lambda: defaultdict(list))
     for point in points:
         for seed, skill in point.seeds.items():
@@ -162,7 +162,7 @@ def _cells(points: Sequence[Point]) -> dict[Levels, Seeds]:
 def _of_axis(
     cells: Mapping[Levels, Seeds], index: int, axis: str
 ) -> tuple[list[Contrast], list[str]]:
-    """Compare each level with the one that most points have; return what no pair shows, too."""
+    """Compare each level with the most frequent one; also return the levels without any pair."""
     count = Counter(at[index] for at in cells)
     if len(count) < 2:
         return [], [f"{axis}: every point has {next(iter(count))}"]
@@ -187,7 +187,7 @@ def _of_axis(
 def _pairs(
     cells: Mapping[Levels, Seeds], index: int, level: str, reference: str
 ) -> Iterator[list[float]]:
-    """Yield, of every matched pair, the difference on each seed that both have."""
+    """Yield, for every matched pair, the difference on each seed that both have."""
     for at, seeds in cells.items():
         if at[index] == level:
             other = cells.get((*at[:index], reference, *at[index + 1 :]))
@@ -196,7 +196,7 @@ def _pairs(
 
 
 def _size(found: Sequence[Sequence[float]]) -> Interval:
-    """Return the interval of the mean over pairs or squares; of a single one, over its seeds."""
+    """Return the mean's interval over pairs or squares, or over the seeds of a single one."""
     if len(found) == 1:
         return interval(found[0])
     return interval([statistics.fmean(seeds) for seeds in found])
@@ -216,7 +216,7 @@ def _squares(
 ) -> Iterator[tuple[tuple[str, str], list[float]]]:
     """Yield every matched square's two changes and (y₁₁ − y₀₁) − (y₁₀ − y₀₀) on each seed.
 
-    Each square once: read the other way round on one axis it says the same with the other sign.
+    Each square is taken once: exchanging the levels of one axis only changes the sign.
     """
     groups = defaultdict[Levels, dict[tuple[str, str], Seeds]](dict)
     for at, seeds in cells.items():

@@ -21,8 +21,8 @@ def page(
     """Return the effects as Markdown.
 
     Args:
-        found: what to show.
-        sources: where the points lie.
+        found: the effects to show.
+        sources: the places that the points come from.
         pictures: the paths of images to show.
         trained: what the points were trained on.
     """

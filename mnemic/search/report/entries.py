@@ -1,4 +1,4 @@
-"""What a leaderboard holds of a spec, and the file that keeps it."""
+"""A leaderboard's entry for a spec, and the file that stores the entries."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class Entry:
     """A spec measured on all tasks, or why it was not.
 
     Args:
-        name: of the spec.
+        name: the spec's name.
         look: what is known without training.
-        runs: every task with every seed, but those that failed.
+        runs: one for every task and seed, except those that failed.
         over: costs above their bounds, in words: the comparison is not at equal budget.
-        why: nothing could be run.
-        failed: why there is no run, by task.
-        rate: the learning rate that a sweep chose; None where there was none.
-        heats: of the sweep.
-        spare: runs that were done, of tasks and seeds that are not asked for now.
+        why: the reason why nothing could be run.
+        failed: the reason why there is no run, by task.
+        rate: the learning rate that a sweep chose; None without a sweep.
+        heats: the heats of the sweep.
+        spare: earlier runs of tasks and seeds that are not needed now.
     """
 
     name: str
@@ -47,12 +47,12 @@ class Entry:
 
     @property
     def whole(self) -> bool:
-        """Whether every task was run."""
+        """Whether every task has been run."""
         return bool(self.runs) and not self.failed
 
     @property
     def unswept(self) -> bool:
-        """Whether a learning rate was left out since a run of it failed."""
+        """Whether the sweep left out a learning rate because a run with it failed."""
         return any(heat.skill == -math.inf for heat in self.heats)
 
     @property
@@ -72,7 +72,7 @@ class Entry:
 
 
 def alike(entries: Sequence[Entry]) -> list[tuple[str, ...]]:
-    """Return the names that share all their runs: one rule, in a block that is the same for all."""
+    """Return the groups of names that share all runs, being the same rule in one common block."""
     found: dict[frozenset[str], list[str]] = {}
     for entry in entries:
         keys = frozenset(run.key for run in entry.runs)

@@ -28,7 +28,7 @@ SHOWN = 6
 def fronts(points: Sequence[Ranked]) -> str:
     """Draw mean skill over each cost; the points that none dominates are joined.
 
-    Over time stand the points timed on one device.
+    Over time only points timed on one device are drawn.
     """
     figure = Figure(figsize=(11, 3.6), layout="constrained")
     for axis, cost in zip(figure.subplots(1, len(AXES)), AXES, strict=True):

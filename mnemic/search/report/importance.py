@@ -18,7 +18,7 @@ GROUPS = 3
 
 
 def first_skills(space: Space, records: Sequence[Record]) -> list[tuple[Record, float]]:
-    """Return each trained point with its mean skill at the first trained rung, alike for all."""
+    """Return each trained point with its mean skill at the first trained rung, common to all."""
     rung = next(i for i, rung in enumerate(space.settings.rungs) if rung.steps is not None)
     return [
         (one, measured(one.runs(rung), one.attributes["look"])["mean"])
@@ -37,10 +37,10 @@ def explained(
 ) -> dict[str, float]:
     """Compute Σ_g n_g (s̄_g − s̄)² − (G − 1) s_w² over all points' sum of squares; not below 0.
 
-    The G groups are the answers to a choice (a range in `GROUPS` of equal size), s̄_g their mean
-    skills, s̄ and the variance within groups s_w² those of the points that were asked it. What is
-    subtracted is what groups explain by chance. A choice inside an option speaks of the points that
-    took that option alone, so it cannot be more important than the difference that it makes there.
+    The G groups are the answers to a choice (a range is cut into `GROUPS` of equal size), and s̄_g
+    their mean skills; s̄ and the variance within groups s_w² are over the points that made the
+    choice. The subtracted term is what groups explain by chance. A choice inside an option concerns
+    only the points with that option, so its importance is bounded by the difference it makes there.
 
     Returns:
         The shares; choices with fewer than `FEWEST` points, or one group, are left out.
@@ -70,7 +70,7 @@ def _groups(choice: Choice, asked: Sequence[tuple[object, float]]) -> list[list[
 
 
 def _between(groups: Sequence[Sequence[float]]) -> float:
-    """Return the sum of squares between groups, less its mean where groups do not differ."""
+    """Return the sum of squares between groups, minus its expectation if groups do not differ."""
     every = [skill for group in groups for skill in group]
     within = sum(map(_squares, groups))
     chance = (len(groups) - 1) * within / (len(every) - len(groups))

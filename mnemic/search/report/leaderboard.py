@@ -1,4 +1,4 @@
-"""Specs made by hand on the same tasks with the same budget, the papers' claims beside them."""
+"""Hand-written specs on the same tasks with the same budget, beside the papers' claims."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def leaderboard(
     space: Space, names: Sequence[str], folder: Path, told: Tell, again: bool = False,
     results: str = RESULTS, made: Mapping[str, Spec] | None = None, jobs: int = 1,
 ) -> list[Entry]:  # fmt: skip
-    """Measure each spec; what an earlier call measured or saw fail is read.
+    """Measure each spec; results and failures of earlier calls are reused.
 
     Every spec has its own block, or the space's where that is fixed, and the model, batches,
     steps and seeds of the last rung. Everything is derived, compiled and built before anything is
-    trained. ``again`` tries once more what failed; ``results`` is the file that keeps it; ``made``
-    are specs that were put together, by name: any other name is a packaged spec's or a path.
-    ``jobs`` specs are trained at a time. Ctrl-C lets runs save, and keeps no spec half. Where the
-    space has other tasks or more seeds than before, only these are trained.
+    trained. ``again`` retries what failed; ``results`` is the file that stores the entries;
+    ``made`` are specs built in memory, by name: any other name is a packaged spec's or a path.
+    ``jobs`` specs are trained at a time. On Ctrl-C runs save, and no incomplete entry is stored.
+    Where the space has other tasks or more seeds than before, only these are trained.
 
     Raises:
         UsageError: no spec is within the budget; no leaderboard belongs in the folder; or no such
@@ -87,10 +87,10 @@ def read_measured(
     space: Space, names: Sequence[str], folder: Path, results: str = RESULTS,
     made: Mapping[str, Spec] | None = None,
 ) -> list[Entry]:  # fmt: skip
-    """Return what earlier calls measured of each spec, and measure nothing new.
+    """Return the stored measurements of each spec, without measuring anything.
 
     Raises:
-        UsageError: the folder's results are of another space.
+        UsageError: the folder's results belong to another space.
     """
     demand_same(space, folder, results)
     board = _Board(space, folder, results, {}, False, made or {})
@@ -103,7 +103,7 @@ def read_measured(
 
 
 def demand_same(space: Space, folder: Path, results: str) -> None:
-    """Raise UsageError where a folder's results are of another space, or of another block.
+    """Raise UsageError where a folder's results belong to another space or another block.
 
     Tasks and the number of seeds may differ: a leaderboard grows by them.
     """
@@ -116,25 +116,25 @@ def demand_same(space: Space, folder: Path, results: str) -> None:
 
 
 def _fixed(identity: dict[str, Any]) -> dict[str, Any]:
-    """Return an identity without what a leaderboard may grow by: its tasks and seeds."""
+    """Return an identity without the tasks and seeds, to which a leaderboard may add."""
     search = {key: value for key, value in identity["search"].items() if key != "tasks"}
     rungs = [{key: rung[key] for key in rung if key != "seeds"} for rung in search["rungs"]]
     return {**identity, "search": {**search, "rungs": rungs}}
 
 
 def key_of(spec: Spec, search: Mapping[str, Any]) -> str:
-    """Hash (SHA-256) what an entry was measured of and under: a spec, and a space's settings."""
+    """Return the SHA-256 of the spec and the space's settings that an entry was measured with."""
     return sha256(rfc8785.dumps({"spec": spec_hash(spec), "search": search})).hexdigest()
 
 
 def _identity(space: Space) -> dict[str, Any]:
-    """Return what every result in a file of results has in common, as plain data."""
+    """Return the settings that all results in one file share, as plain data."""
     block = space.document.data.get("block")
     return {"spec": {"block": block}, "search": space.identity["search"]}
 
 
 def _demand_some(entries: Sequence[Entry], limits: dict[str, float]) -> None:
-    """Raise where training would compare nothing: all specs are refused, or over the budget."""
+    """Raise where nothing could be compared: all specs are refused or over the budget."""
     if entries and all(one.look is None for one in entries):
         first = entries[0]
         raise UsageError(f"no spec can be trained; {first.name}: {first.why}")
@@ -174,7 +174,7 @@ class _Board:
         return Bounds(limits.seconds, limits.memory)
 
     def known(self, name: str) -> Entry | None:
-        """Return the kept entry of the same spec under the same settings; None without one."""
+        """Return the stored entry of the same spec under the same settings, or None."""
         try:
             key = self._key(self.spec(name))
         except InvalidSpec as error:
@@ -183,7 +183,7 @@ class _Board:
         return read(name, old) if old.get("key") == key else None
 
     def looked(self, name: str, told: Tell) -> Entry:
-        """Return the kept entry, or one without runs: what is known before any training."""
+        """Return the stored entry, or one without runs that says what is known before training."""
         old = self.known(name)
         if old is not None and not (self.again and (old.why or old.failed or old.unswept)):
             return old
@@ -200,7 +200,7 @@ class _Board:
         return self._keep(Entry(name, seen.value, (), over, spare=spare), spec)
 
     def _done(self, name: str, spec: Spec) -> tuple[Run, ...]:
-        """Return the runs that are kept of the same spec, under these settings or others."""
+        """Return the stored runs of the same spec, under these settings or others."""
         old = self.stored.get(name)
         if old is None or plain_spec(spec) != old.get("spec"):
             return ()
@@ -220,7 +220,7 @@ class _Board:
         return Entry(name, None, (), why=why)
 
     def measured(self, entry: Entry) -> Entry:
-        """Train an entry that has no runs yet; keep it, and return it with its runs."""
+        """Train an entry that has no runs yet, store it, and return it with its runs."""
         if entry.look is None or entry.runs or entry.failed:
             return entry
         spec = self.spec(entry.name)
@@ -264,7 +264,7 @@ class _Board:
         return replace(entry, runs=whole, failed=failed, spare=rest)
 
     def _shared(self, key: str) -> Run | None:
-        """Return the same run of another entry: specs that are one rule in this block share it."""
+        """Return another entry's run that this one can share: the same rule in this block."""
         with self.writing:
             every = [run for old in self.stored.values() for run in old["runs"]]
         return next((run_of(run) for run in every if run.get("key") == key), None)

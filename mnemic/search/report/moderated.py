@@ -1,4 +1,4 @@
-"""How much values spread from seed to seed, told from many small samples together (Smyth, 2004)."""
+"""Variances over seeds, estimated from many small samples together (Smyth, 2004)."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ LEAST: Final = 1e-5
 
 @dataclass(frozen=True)
 class Spread:
-    """A variance, and the degrees of freedom that it is known with."""
+    """A variance and its degrees of freedom."""
 
     variance: float
     degrees: float
 
 
 def spreads(samples: Mapping[str, Sequence[float]]) -> dict[str, Spread]:
-    """Return how much each sample spreads, its variance drawn towards what all have in common.
+    """Return the variance of each sample, shrunk towards a value common to all samples.
 
-    Three seeds tell a variance s² with d = 2 degrees of freedom, so badly that Student's t tells
-    next to nothing. Where variances are taken as drawn from one scaled inverse χ² distribution,
-    with d₀ degrees of freedom and scale s₀², the posterior mean is (d₀ s₀² + d s²)/(d₀ + d), with
-    d₀ + d degrees of freedom. Moments of ln s² over all samples tell d₀ and s₀²: where variances
-    differ much d₀ is small, and each keeps its own. Fewer samples than `FEWEST` tell no such thing,
-    and keep their own.
+    Three seeds estimate a variance s² with d = 2 degrees of freedom, so badly that Student's t
+    has almost no power. If variances are taken to follow one scaled inverse χ² distribution with
+    d₀ degrees of freedom and scale s₀², the posterior mean is (d₀ s₀² + d s²)/(d₀ + d), with
+    d₀ + d degrees of freedom. The moments of ln s² over all samples give d₀ and s₀²: where the
+    variances differ much, d₀ is small and each stays nearly as it is. With fewer samples than
+    `FEWEST` this is not estimated, and each keeps its own variance.
 
     Source: Smyth (2004), Linear models and empirical Bayes methods for assessing differential
     expression in microarray experiments, sections 3 and 6.2.

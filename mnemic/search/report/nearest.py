@@ -1,4 +1,4 @@
-"""The known system that a found spec is nearest to, and how they differ."""
+"""Find the known system nearest to a spec that a search found, and their differences."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Nearest:
 
 
 def nearest(spec: Spec) -> Nearest:
-    """Find the packaged spec with the fewest entries that differ, the first by name of equals."""
+    """Find the packaged spec with the fewest differing entries; of ties the first by name."""
     apart = {name: _count_differences(spec, name) for name in names()}
     name = min(apart, key=lambda n: (apart[n], n))
     return Nearest(name, apart[name], diff(derive(spec), derive(load(name)), seconds=SECONDS))

@@ -40,7 +40,7 @@ ROWS, DETAILS = 20, 5
 def page(search: Search, records: Sequence[Record], summary: Summary) -> str:
     """Return the report as HTML that needs nothing beside it.
 
-    Names are text, in the figures too, whatever signs of HTML or of TeX they hold.
+    Names are shown as text, also in figures, even if they contain HTML or TeX markup.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -157,7 +157,7 @@ def _details(space: Space, point: Ranked, place: int) -> dict[str, str]:
 
 
 def _reasons(records: Sequence[Record]) -> list[tuple[str, str, int]]:
-    """Count the trials that ended early, by end and reason, but those that were done again."""
+    """Count the trials that ended early by end and reason, without those that were redone."""
     gone = replaced(records)
     ended = [
         r for r in records if r.kind not in (None, FINISHED, DUPLICATE) and r.number not in gone

@@ -35,7 +35,7 @@ def parallel(space: Space, skills: Skills) -> str:
 
 
 def draw(space: Space, skills: Skills) -> Figure:
-    """Draw the lines; an axis that a point was not asked for is passed below its end."""
+    """Draw the lines; a point without an answer on an axis passes below the axis."""
     best = sorted(skills, key=lambda pair: pair[1])[-MOST:]
     asked = [n for n in space.choices if any(n in one.answers for one, _ in best)]
     low = min((s for _, s in best), default=0.0)

@@ -1,4 +1,4 @@
-"""Skill against what it costs: state, FLOPs, measured time; who is beaten by nobody."""
+"""Skill against cost (state, FLOPs, measured time), and the points that none dominates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COSTS: Final = AXES
 
 @dataclass(frozen=True)
 class Front:
-    """The points that none beats in skill and a cost, cheapest first."""
+    """The points that no other dominates in skill and one cost, cheapest first."""
 
     cost: str
     points: tuple[Point, ...]
@@ -36,12 +36,12 @@ class Front:
 
 
 def fronts(points: Sequence[Point]) -> list[Front]:
-    """Return the front of each cost; that of time among points timed on one device."""
+    """Return the front for each cost; for time only among points timed on one device."""
     return [Front(cost, _front(points, (cost,))) for cost in COSTS]
 
 
 def overall(points: Sequence[Point]) -> tuple[Point, ...]:
-    """Return the points that none beats in skill and all costs together."""
+    """Return the points that no other dominates in skill and all costs together."""
     return _front(points, COSTS)
 
 

@@ -1,4 +1,4 @@
-"""Everything that was measured, as points: of a leaderboard, an ablation or a search."""
+"""Read all measured specs of a leaderboard, an ablation or a search as points."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Point:
     """A spec that was trained on every task.
 
     Args:
-        name: of the spec, or the trial.
-        spec: as it was trained, block and all.
-        runs: every task with every seed.
-        costs: by name, measured time too.
-        known: whether it was known before a search: a packaged spec, or one to begin with.
+        name: the name of the spec, or of the trial.
+        spec: the spec as it was trained, with its block.
+        runs: one for every task and seed.
+        costs: costs by name, measured time included.
+        known: whether it was known before a search: a packaged spec, or a starting spec.
     """
 
     name: str
@@ -69,13 +69,13 @@ class Point:
 
 @dataclass(frozen=True)
 class Measured:
-    """The points of one place where results are kept, and what in it is no point.
+    """The points of one folder, file or storage of results, and the results that are not points.
 
     Args:
         kind: ``leaderboard`` (an ablation is one) or ``study``.
         where: the file or the storage, as it was named.
-        points: trained on all tasks that any was trained on.
-        missing: names of those that were not, each with the reason.
+        points: those trained on every task on which any was trained.
+        missing: the names of the others, each with the reason.
         trained: the settings of tasks, model and training under which they were trained, as plain
             data; None where a file of results stands alone.
     """
@@ -88,7 +88,7 @@ class Measured:
 
 
 def measured_in(where: str, study: str | None = None) -> Measured:
-    """Return what was measured in a folder, a file of results, or a storage.
+    """Read the measurements of a folder, a file of results, or a storage.
 
     Args:
         where: the folder of a leaderboard, an ablation or a search; a file that one of the first
@@ -97,7 +97,7 @@ def measured_in(where: str, study: str | None = None) -> Measured:
         study: the name of a study, where a storage holds several.
 
     Raises:
-        UsageError: nothing of that is there, or nothing was measured on every task.
+        UsageError: there are no such results, or nothing was measured on every task.
     """
     if "://" in where:
         found = _of_study(where, study, where)
@@ -172,9 +172,9 @@ def _of_study(url: str, name: str | None, where: str) -> Measured:
 
 
 def of_records(records: Sequence[Record]) -> tuple[list[Point], dict[str, str]]:
-    """Return the trials of a search that trained as points, and why others did not.
+    """Return the trained trials of a search as points, and why the other trials are not.
 
-    All are taken at the first rung that trained, to which every trained point came alike.
+    All are taken at the first rung that trains, which every trained point has reached.
     """
     points, missing = list[Point](), dict[str, str]()
     rung = _first_rung(records)
@@ -192,7 +192,7 @@ def _first_rung(records: Sequence[Record]) -> int:
 
 
 class _Opened:
-    """A storage that is closed at the end."""
+    """A storage that is closed at the end of the ``with`` block."""
 
     def __init__(self, url: str) -> None:
         demand_file(url)
@@ -214,7 +214,7 @@ class _Opened:
 
 
 def _of_trial(one: Record, rung: int) -> Point:
-    """Return a trial at the first rung that trained, which every trained point came to alike."""
+    """Return a trial as a point at the first rung that trains, which all have reached."""
     runs = tuple(one.runs(rung))
     costs = measured(runs, one.attributes[LOOK])
     kept = ("parameters", "state_bytes", "flops", "training_flops", "step_seconds")
@@ -225,7 +225,7 @@ def _of_trial(one: Record, rung: int) -> Point:
 
 
 def read_settings(settings: Mapping[str, Any], rung: int) -> dict[str, Any]:
-    """Return what skills depend on beside spec and steps, of a space's settings and its rung."""
+    """Return the settings of a space and rung that skills depend on besides spec and steps."""
     sizes = settings["rungs"][rung]["sizes"]
     tasks = {
         name: _read_task(name, task, sizes.get(name)) for name, task in settings["tasks"].items()
@@ -237,14 +237,14 @@ def read_settings(settings: Mapping[str, Any], rung: int) -> dict[str, Any]:
 
 
 def _read_task(name: str, told: Mapping[str, Any], size: str | None) -> dict[str, Any]:
-    """Return all options of a task, and the digest of its file where it is one of one's own."""
+    """Return all options of a task, and for a task of the user's own the digest of its file."""
     entry = {key: told[key] for key in TaskEntry.model_fields if key in told}
     options = _read_options(name, TaskEntry(**entry), size)
     return {**options, "digest": told["digest"]} if "digest" in told else options
 
 
 def _read_options(task: str, entry: TaskEntry, size: str | None) -> dict[str, Any]:
-    """Return all options of a task, or what was written of one that is not known here."""
+    """Return all options of a task, or the stored ones of a task that is unknown here."""
     try:
         return asdict(checks.trained(task, entry, size).options)
     except UsageError:
@@ -258,7 +258,7 @@ def _same_tasks(
     missing: Mapping[str, str],
     trained: Mapping[str, Any] | None,
 ) -> Measured:
-    """Keep the points on all tasks that any has; the others are missing some."""
+    """Keep the points trained on every task that any point has; report the others as missing."""
     given = list(points)
     every = {task for point in given for task in point.tasks}
     whole = [point for point in given if set(point.tasks) == every]

@@ -22,14 +22,14 @@ HOUR: Final = 3600.0
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a search stands.
+    """The progress of a search.
 
     Args:
-        counted: trials that count, of every worker, those in progress left out.
-        wanted: in all.
-        running: trials in progress.
-        ends: how many trials ended how.
-        best: names and skills of the best that came to the last rung.
+        counted: finished trials of all workers that count towards ``wanted``.
+        wanted: the total number of trials.
+        running: the number of trials in progress.
+        ends: the number of trials by how they ended.
+        best: names and skills of the best points that reached the last rung.
     """
 
     counted: int
@@ -39,17 +39,17 @@ class Standing:
     best: tuple[tuple[str, Interval], ...]
 
     def rate(self, since: Standing, seconds: float) -> float:
-        """Return the trials an hour of all workers since an earlier standing."""
+        """Return the trials per hour of all workers since an earlier standing."""
         return HOUR * (self.counted - since.counted) / seconds if seconds > 0 else 0.0
 
     def left(self, since: Standing, seconds: float) -> float:
-        """Return the seconds that the trials to come take at that rate; infinite without one."""
+        """Return the seconds for the remaining trials at that rate; infinite without a rate."""
         rate = self.rate(since, seconds)
         return HOUR * max(0, self.wanted - self.counted) / rate if rate else math.inf
 
 
 def standing(space: Space, records: Sequence[Record]) -> Standing:
-    """Return where a search stands by its trials."""
+    """Return the progress of a search, given its trials."""
     going = [one for one in records if one.state is TrialState.RUNNING]
     over, gone = [one for one in records if one.state.is_finished()], replaced(records)
     return Standing(
@@ -62,7 +62,7 @@ def standing(space: Space, records: Sequence[Record]) -> Standing:
 
 
 def duration(seconds: float) -> str:
-    """Return a time as people read it.
+    """Return a time in readable units.
 
     >>> duration(42), duration(754), duration(9000), duration(math.inf)
     ('42 s', '12 min', '2 h 30 min', 'unknown')

@@ -1,4 +1,4 @@
-"""The points of a search in order, the Pareto front, and whether the first is a winner."""
+"""The ranked points of a search, the Pareto front, and whether the first is a clear winner."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from mnemic.search.study.training import Run
 
 @dataclass(frozen=True)
 class Ranked:
-    """A point that came to the last rung.
+    """A point that reached the last rung.
 
     Args:
         record: its trial.
-        spec: of the point.
-        skill: mean over tasks, an interval over seeds.
-        tasks: skill of each task, an interval over seeds.
+        spec: the point's spec.
+        skill: the mean skill over tasks, with an interval over seeds.
+        tasks: the skill on each task, with an interval over seeds.
         measured: every objective and cost.
-        runs: of the last rung.
-        start: the spec to begin with that it is, if it is one.
+        runs: the runs of the last rung.
+        start: the name of the starting spec that this point is, if it is one.
     """
 
     record: Record
@@ -40,7 +40,7 @@ class Ranked:
 
     @property
     def look(self) -> dict[str, Any]:
-        """What is known of the point without training."""
+        """What is known about the point without training."""
         return dict(self.record.attributes[LOOK])
 
 
@@ -91,10 +91,10 @@ def front(points: Sequence[Ranked], objectives: Sequence[str]) -> list[Ranked]:
 
 
 def verdict(points: Sequence[tuple[str, Interval]], confidence: float = 0.95) -> str:
-    """Say whether the best is a winner: above each of the others with confidence.
+    """Say whether the best is a winner: significantly above each of the others.
 
-    The second in order is not always the nearest: a mean that seeds tell less well may lie lower,
-    and the best be no more above it.
+    The second in order is not always the hardest to beat: the best may not be significantly above
+    one with a lower mean that varies more over seeds.
 
     >>> verdict([("a", interval([0.9, 0.91, 0.92])), ("b", interval([0.1, 0.11, 0.12]))])
     'a wins: 0.910 ± 0.025 against 0.110 ± 0.025 of b, apart with 95 % confidence'
@@ -119,7 +119,7 @@ def beaten(
     found: Sequence[tuple[str, Interval]], known: Sequence[tuple[str, Interval]],
     confidence: float = 0.95,
 ) -> str:  # fmt: skip
-    """Say which of the points found are above every spec made by hand, each with confidence.
+    """Say which of the points found are significantly above every hand-written spec.
 
     >>> beaten([("a", interval([0.9, 0.9]))], [("b", interval([0.1, 0.1]))])
     'above all 1 made by hand: a; the best of those: b with 0.100 ± 0.000'

@@ -27,10 +27,10 @@ TOLD: Final = (
 
 
 def table(space: Space, entries: Sequence[Entry], packaged: Sequence[Entry] = ()) -> str:
-    """Return Markdown: specs within the budget, those over it, then what failed in part or whole.
+    """Return Markdown: specs within the budget, those over it, and those that failed or partly so.
 
-    ``packaged`` are the same specs, each in its own block, to stand in a column beside those in
-    the space's, if any of them was measured.
+    ``packaged`` are the same specs, each in its own block: if any was measured, they get a column
+    of their own beside those in the space's block.
     """
     beside = {one.name: one.skill for one in packaged if one.whole} or None
     tasks = list(space.settings.tasks)
@@ -65,7 +65,7 @@ def table(space: Space, entries: Sequence[Entry], packaged: Sequence[Entry] = ()
 
 
 def _ties(within: Sequence[Entry], first: Sequence[str]) -> str:
-    """Say in words which specs are not told apart from the best."""
+    """Say which specs are not significantly below the best."""
     if len(within) < 2:
         return ""
     if min(len(e.seeds) for e in within) < 2:
@@ -79,7 +79,7 @@ def _ties(within: Sequence[Entry], first: Sequence[str]) -> str:
 
 
 def _copies(entries: Sequence[Entry]) -> str:
-    """Say which specs are one rule in one block here, as those that only their own blocks part."""
+    """Say which specs are the same rule here, as those that differ only by their own blocks."""
     groups = alike(entries)
     if not groups:
         return ""
@@ -88,7 +88,7 @@ def _copies(entries: Sequence[Entry]) -> str:
 
 
 def _unswept(entries: Sequence[Entry]) -> str:
-    """Say which specs were swept with fewer learning rates than others."""
+    """Say for which specs the sweep had fewer learning rates than for others."""
     names = ", ".join(entry.name for entry in entries if entry.unswept)
     if not names:
         return ""
@@ -96,7 +96,7 @@ def _unswept(entries: Sequence[Entry]) -> str:
 
 
 def tell_tasks(tasks: Sequence[str], entries: Sequence[Entry]) -> dict[str, Telling]:
-    """Return how far each task tells specs apart, without those of few specs or one seed."""
+    """Return how well each task separates specs; tasks with few specs or one seed are left out."""
     found = {}
     for task in tasks:
         skills = {e.name: [run.skill for run in e.runs if run.task == task] for e in entries}

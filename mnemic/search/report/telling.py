@@ -1,4 +1,4 @@
-"""How far each task tells specs apart: one that all solve, or none, tells nothing."""
+"""How well each task separates specs: one that all or none solve says nothing about them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ HALF: Final = 0.5
 
 @dataclass(frozen=True)
 class Telling:
-    """How the skills of specs lie on one task.
+    """The distribution of the specs' mean skills on one task.
 
     Args:
-        lowest: mean skill of the spec that has the least.
-        low: what nine specs in ten have at least.
-        middle: what half of them have at least.
-        high: what one in ten has at least.
-        highest: of the spec that has the most.
-        reliability: the part of the variance of specs' means that is not seeds', from 0 to 1.
+        lowest: the lowest mean skill.
+        low: the skill that nine specs in ten reach.
+        middle: the skill that half of the specs reach.
+        high: the skill that one spec in ten reaches.
+        highest: the highest mean skill.
+        reliability: the share of the variance of specs' means that is not due to seeds, from 0
+            to 1.
     """
 
     lowest: float
@@ -39,7 +40,7 @@ class Telling:
 
     @property
     def fault(self) -> str:
-        """Say why the task tells little; empty where it tells specs apart."""
+        """Say why the task separates specs badly; empty where it separates them."""
         if self.low >= 1 - NEAR:
             return "nearly all solve it"
         if self.high <= NEAR:
@@ -48,14 +49,14 @@ class Telling:
 
 
 def telling(skills: Mapping[str, Sequence[float]]) -> Telling | None:
-    """Return how the skills of specs lie on a task; None of fewer than `FEWEST` specs.
+    """Return the distribution of skills on a task; None for fewer than `FEWEST` specs.
 
     With n seeds, B = n · variance of specs' means and W the mean variance over seeds, the
     reliability is (B − W)/B, at least 0: the intraclass correlation ICC(1, n) of Shrout and Fleiss
     (1979), Intraclass correlations: uses in assessing rater reliability.
 
     Args:
-        skills: by spec one value a seed, two at least; what has fewer is left out.
+        skills: by spec, one value per seed; specs with fewer than two are left out.
     """
     several = {name: values for name, values in skills.items() if len(values) > 1}
     if len(several) < FEWEST:

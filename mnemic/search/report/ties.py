@@ -1,4 +1,4 @@
-"""Which of several are the best: those that no other is above, told with confidence."""
+"""Find the best of several: the group that is not significantly below the highest mean."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ CONFIDENCE: Final = 0.95
 
 
 def first_group(skills: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
-    """Return the names that are not told apart from the best, highest mean first.
+    """Return the names that are not significantly below the best, highest mean first.
 
     Each name is compared with the one of the highest mean by a one-sided t test whose variance is
-    the sum of both means' own. A name is outside where it is below with 95 % confidence, all
-    comparisons together: with p below 5 % over the number of the others (Bonferroni), any of which
-    might have come out highest; Holm's correction is for a rival that is not chosen by the data.
-    From twenty names on variances are drawn towards what they have in common, see `spreads`.
+    the sum of the variances of both means. A name is left out if it is below with 95 % confidence
+    over all comparisons together: with p below 5 % divided by the number of the others
+    (Bonferroni), since any of them might have come out highest; Holm's correction would assume a
+    rival that was not chosen by the data. From twenty names on the variances are shrunk towards a
+    common value, see `spreads`.
 
-    Degrees of freedom are the fewer of both, not Welch's: so far out in the tail his are too many,
-    and the truly best of sixty was left out in 7 % of draws of three seeds.
+    Degrees of freedom are the smaller of both, not Welch's: so far out in the tail Welch's are too
+    many, and the truly best of sixty was left out in 7 % of draws of three seeds.
 
     Args:
-        skills: by name one value a seed.
+        skills: by name, one value per seed.
 
     Returns:
-        The group; everything where seeds are fewer than two, since nothing is told apart then.
+        The group; all names with fewer than two seeds, since nothing can be distinguished then.
 
     >>> first_group({"a": [0.90, 0.91, 0.92], "b": [0.89, 0.91, 0.91], "c": [0.1, 0.12, 0.11]})
     ('a', 'b')
@@ -45,7 +46,7 @@ def first_group(skills: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
 
 
 def find_significant(tests: Mapping[str, float]) -> set[str]:
-    """Return the names whose p-values hold with 95 % confidence, all tests together (Holm, 1979).
+    """Return the names that are significant at 5 % over all tests together (Holm, 1979).
 
     >>> sorted(find_significant({"a": 0.001, "b": 0.02, "c": 0.04, "d": 0.5}))
     ['a']
@@ -61,7 +62,7 @@ def find_significant(tests: Mapping[str, float]) -> set[str]:
 def _p_value(
     skills: Mapping[str, Sequence[float]], spread: Mapping[str, Spread], high: str, low: str
 ) -> float:
-    """Return how likely such a distance is if ``low`` is not lower; 1 where seeds are too few."""
+    """Return the p-value of the distance if ``low`` is not lower; 1 where seeds are too few."""
     if high not in spread or low not in spread:
         return 1.0
     apart = mean(skills[high]) - mean(skills[low])

@@ -1,4 +1,4 @@
-"""Times of training steps, which compare with others of the same device alone."""
+"""Times of training steps, which are comparable only on one device."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ NONE: Final = "–"
 
 
 class Trained(Protocol):
-    """What has training runs."""
+    """Anything that has training runs."""
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """Every run, with the device that timed it."""
+        """Every run, with the device on which it was timed."""
 
 
 P = TypeVar("P", bound=Trained)
@@ -33,7 +33,7 @@ def timed(points: Sequence[P]) -> list[P]:
 
 
 def untimed(points: Sequence[Trained]) -> str:
-    """Say how many points `timed` leaves out; nothing where it leaves out none."""
+    """Say how many points `timed` leaves out; empty where it leaves out none."""
     left = len(points) - len(timed(points))
     if not left:
         return ""
@@ -41,7 +41,7 @@ def untimed(points: Sequence[Trained]) -> str:
 
 
 def step_time(runs: Sequence[Run]) -> str:
-    """Return the milliseconds a step, with the device where it is not a CPU; none of several."""
+    """Return milliseconds per step, with the device unless it is a CPU; nothing for several."""
     device = device_of(runs)
     if device is None:
         return NONE

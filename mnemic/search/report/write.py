@@ -25,16 +25,16 @@ NAME = "report.html"
 
 @dataclass(frozen=True)
 class Summary:
-    """What a search came to.
+    """The outcome of a search.
 
     Args:
-        study: its name.
-        folder: of the run.
-        ends: how many trials ended how.
-        best: points that came to the last rung, best mean skill first.
+        study: the study's name.
+        folder: the folder of the run.
+        ends: the number of trials by how they ended.
+        best: the points that reached the last rung, best mean skill first.
         verdict: whether there is a winner.
-        again: every spec on fresh seeds, with more steps or a wider model too.
-        report: the page.
+        again: the results of every spec on fresh seeds, also with more steps or a wider model.
+        report: the path of the page.
     """
 
     study: str
@@ -70,7 +70,7 @@ class Summary:
 
 
 def write(search: Search) -> Summary:
-    """Write the report and the best specs of what is there so far."""
+    """Write the report and the best specs of the results so far."""
     from mnemic.search.report.page import page
 
     records = search.records()
@@ -89,7 +89,7 @@ def write(search: Search) -> Summary:
 
 
 def _said(space: Space, again: Sequence[Confirmed], own: Collection[str]) -> str:
-    """Say in words what the fresh seeds show; ``own`` names the points that were found."""
+    """Say what the results on fresh seeds show; ``own`` are the names of the points found."""
     told, sure_of = [], confidence(space)
     for setting in dict.fromkeys(one.setting for one in again):
         found = intervals(again, setting)
@@ -135,7 +135,7 @@ def _plain_intervals(found: Mapping[str, Interval | str]) -> dict[str, Any]:
 
 
 def ends(records: Sequence[Record]) -> dict[str, int]:
-    """Count how many trials ended how; those that did not end, by Optuna's state."""
+    """Count the trials by how they ended; those that have not ended, by Optuna's state."""
     found = Counter(one.kind or one.state.name.lower() for one in records)
     return dict(found.most_common())
 

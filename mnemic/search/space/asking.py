@@ -1,4 +1,4 @@
-"""Who makes the choices: chance, a list of answers, every combination in turn."""
+"""Ways to make the choices of a space: at random, from given answers, or all combinations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from mnemic.search.space.choices import Answer, Ask, Choice, Choose, Node, resol
 
 
 def by_chance(source: random.Random) -> Ask:
-    """Return what chooses by chance: options alike, numbers uniform or, if told, log-uniform."""
+    """Return a function that chooses at random: options equally likely, numbers uniform or, for a
+    logarithmic range, log-uniform."""
 
     def ask(_: str, choice: Choice) -> Answer:
         if isinstance(choice, Choose):
@@ -25,10 +26,10 @@ def by_chance(source: random.Random) -> Ask:
 
 
 def by_answers(answers: Mapping[str, Answer]) -> Ask:
-    """Return what answers each choice as told.
+    """Return a function that looks up the answer to each choice.
 
     Raises:
-        Unanswered: (when called) a choice that is not told.
+        Unanswered: (when called) there is no answer to the choice.
     """
 
     def ask(name: str, choice: Choice) -> Answer:

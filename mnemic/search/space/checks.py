@@ -1,4 +1,4 @@
-"""What the settings of a search name: tasks, rungs, objectives, specs."""
+"""Check the names in the settings of a search: tasks, rungs, objectives, specs."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def untrained(rung: Rung) -> MemoryTask[Any]:
 
 
 def issues(space: Space) -> list[Issue]:
-    """List all that the settings name and that is not there."""
+    """List every name in the settings that does not exist."""
     where = _Where(space)
     return [*_tasks(space, where), *_rungs(space, where), *_objectives(space, where),
             *_specs(space, where)]  # fmt: skip
 
 
 class _Where:
-    """The positions of settings; what a call complains about as issues there."""
+    """The positions of settings, at which errors of calls are reported as issues."""
 
     def __init__(self, space: Space) -> None:
         self.layers = Layers((space.document,))

@@ -1,7 +1,7 @@
 """Choices in a spec, ``{choose: [...]}`` and ``{range: [low, high]}``, and the tree of them.
 
-A choice stands wherever a value of a spec stands. What is written inside an option of ``choose``
-is asked for only where that option is taken: so a choice is conditional on the axes around it.
+A choice may replace any value of a spec. A choice inside an option of ``choose`` is made only if
+that option is taken, so it is conditional on the choices around it.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ Ask: TypeAlias = Callable[[str, Choice], Answer]
 class Resolved:
     """Plain data with every choice made.
 
-    ``places`` says for each place in the data where in the space it was written.
+    ``places`` maps each place in the data to the place in the space where it was written.
     """
 
     data: Any
@@ -96,8 +96,8 @@ class Resolved:
 
 
 def parse(document: Document, data: Mapping[str, Any]) -> tuple[Branch, list[Issue]]:
-    """Parse a space's spec into a tree, without choices that are empty or make no sense, and
-    return with it why each of these makes none."""
+    """Parse a space's spec into a tree without choices that are empty or invalid; also return the
+    issues of these."""
     reader = _Reader(document)
     root = reader.node(data, ())
     assert isinstance(root, Branch)
@@ -105,13 +105,13 @@ def parse(document: Document, data: Mapping[str, Any]) -> tuple[Branch, list[Iss
 
 
 def resolve(node: Node, ask: Ask) -> Resolved:
-    """Return the data of a tree in the text's order, each choice made by ``ask``."""
+    """Return the data of a tree, with the choices made by ``ask`` in the order of the text."""
     walk = _Walk(ask)
     return Resolved(walk.value(node, (), ""), walk.places, walk.answers)
 
 
 def choices(node: Node) -> Iterator[tuple[str, Choice, dict[str, Answer]]]:
-    """Yield every choice by name, with the answers under which it is asked at all."""
+    """Yield every choice by name, with the answers to other choices on which it is conditional."""
     yield from _choices(node, (), "", {})
 
 
@@ -129,7 +129,7 @@ def count(node: Node) -> float:
 
 
 class _Reader:
-    """Reads data into nodes, and collects what is wrong with it."""
+    """Reads data into nodes, and collects its issues."""
 
     def __init__(self, document: Document) -> None:
         self.layers = Layers((document,))
@@ -218,7 +218,7 @@ class _Walk:
         self.answers: dict[str, Answer] = {}
 
     def value(self, node: Node, place: Place, context: str) -> Any:
-        """Return the data of a node; ``context`` tells the options taken around it."""
+        """Return the data of a node; ``context`` names the options taken around it."""
         self.places[place] = node.place
         match node:
             case Plain(value=value):
@@ -291,7 +291,7 @@ def _short(text: str) -> str:
 
 
 def _flow(data: Any) -> str:
-    """Write a value on one line, as a spec would, choices within left out."""
+    """Write a value on one line as in a spec, leaving out choices inside it."""
     match data:
         case None | bool():
             return {None: "null", True: "true", False: "false"}[data]

@@ -1,4 +1,4 @@
-"""What a rule needs of its block and does not get."""
+"""Contradictions between a rule and its block: inputs that the rule needs but does not get."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ def _constant(text: str) -> bool:
 
 
 def _writes_values(spec: Spec) -> bool:
-    """Return whether what is written depends on v; a role without it makes its own value."""
+    """Return whether the written value depends on v; if not, it is made of other vectors."""
     value = spec.keys.value
     return value is None or value.expr is None or re.search(r"\bv\b", value.expr) is not None

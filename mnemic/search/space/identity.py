@@ -1,4 +1,4 @@
-"""When two points are one: the same derived rule, with the same ranges of its coefficients."""
+"""The identity of a point: its derived rule, with the ranges of its coefficients."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from mnemic.dsl.starts import start_of
 
 
 def identity(rule: Rule) -> str:
-    """Hash (SHA-256) all that a layer of the rule depends on, however it is spelled.
+    """Return the SHA-256 of everything that a layer depends on, however the spec is spelled.
 
-    That is the canonical form of the rule, in which coefficients have no names; of each of them
-    where it comes from, what it varies over, its range and its start; and those parts of a spec
-    that no equation shows: the block, projections of a key's own, the initial memory.
+    It covers the canonical form of the rule, in which coefficients have no names; each
+    coefficient's origin, the axes over which it varies, its range and its start; and the parts of
+    a spec that no equation shows: the block, separate projections of keys, the initial memory.
     """
     spec = rule.problem.spec
     declared = {scalar.name: scalar.declared for scalar in rule.scalars}
@@ -27,9 +27,9 @@ def identity(rule: Rule) -> str:
 
 
 def facts(rule: Rule) -> str:
-    """Return how the coefficients of a rule come about, and what no equation shows, as a text.
+    """Return the origins of a rule's coefficients, and what no equation shows, as one text.
 
-    Rules that are the same but for names of coefficients are one point where these agree too.
+    Rules that differ only in names of coefficients are one point if these texts agree too.
     """
     declared = {scalar.name: scalar.declared for scalar in rule.scalars}
     told = sorted(_facts(name, declared) for name in declared)
@@ -37,7 +37,7 @@ def facts(rule: Rule) -> str:
 
 
 def _facts(symbol: str, declared: dict[str, Coefficient]) -> str:
-    """Return how a coefficient comes about; ``symbol`` is its name, perhaps with an index."""
+    """Return the origin of a coefficient; ``symbol`` is its name, perhaps with an index."""
     fits = [name for name in declared if symbol.startswith(name)]
     name = max(fits, key=len, default="")
     if not name:

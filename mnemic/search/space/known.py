@@ -1,4 +1,4 @@
-"""Where in a space a spec lies that was written by hand: the search may begin there."""
+"""Locate a hand-written spec in a space, so that the search may start from it."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ MOST = 5000
 
 
 def answers_of(space: Space, spec: Spec) -> dict[str, Answer] | None:
-    """Find the answers that give the spec's meaning; None where the space does not hold it.
+    """Find the answers that give a spec of the same meaning; None where the space has none.
 
-    The block is the space's, where nothing is chosen in it: the spec's rule is looked for; what
-    the spec's block leaves open (heads, sizes) is as the space has it first. One axis after the
-    other: the ways in which the space can write it are tried until one says what the spec says
-    there. Numbers of ranges are the spec's own.
+    A block without choices is taken from the space, so that only the rule must match. Whatever the
+    spec's block leaves open (heads, sizes) takes the space's first option. For one axis after the
+    other, the options of the space are tried until one means the same as the spec's axis. Numbers
+    in ranges are taken from the spec.
     """
     found: dict[str, Answer] = {}
     written = {str(key): node for key, node in space.root.items}
@@ -61,7 +61,7 @@ def chosen(node: Node | None) -> bool:
 def _axis(
     space: Space, name: str, written: Mapping[str, Node], spec: Spec
 ) -> dict[str, Answer] | None:
-    """Find the answers of one axis, from what the space writes there over what it extends."""
+    """Find the answers of one axis, merging the space's entry over that of its base."""
     items = {k: written[k] for k in ("extends", name) if k in written}
     root = Branch((("name", Plain(space.name, ("name",))), *items.items()), (), True)
     numbers = spec.model_dump(mode="json", by_alias=True)
@@ -72,14 +72,14 @@ def _axis(
 
 
 def _says(value: Any, wanted: Any) -> bool:
-    """Return whether an axis as written says what is wanted; a block may say more."""
+    """Return whether an axis as written has the wanted meaning; a block may specify more."""
     if not (isinstance(value, Block) and isinstance(wanted, Block)):
         return bool(value == wanted)
     return all(getattr(value, field) == told for field, told in wanted if told is not None)
 
 
 def _ways(root: Branch, numbers: Mapping[str, Any]) -> Iterator[tuple[dict[str, Answer], Resolved]]:
-    """Yield every way to choose; ranges take the number that stands at their place."""
+    """Yield every combination of options; ranges take the spec's number at their place."""
     waiting: list[dict[str, Answer]] = [{}]
     while waiting:
         given = waiting.pop()

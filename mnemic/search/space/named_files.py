@@ -1,4 +1,4 @@
-"""Digests of the files that a space names: one that is edited makes it another space."""
+"""Digests of the files that a space names: editing one of them makes it a different space."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mnemic.search.space.settings import Settings
 
 
 def of_bases(space: Document, bases: Iterable[Document]) -> dict[str, str | None]:
-    """Return the SHA-256 of each base that is no packaged spec, by its path from the space's."""
+    """Return the SHA-256 of each base that is a file, by its path relative to the space's."""
     here, packaged = Path(space.source).resolve().parent, catalogue.folder().resolve()
     paths = {Path(base.source).resolve() for base in bases}
     return {
@@ -25,9 +25,9 @@ def of_bases(space: Document, bases: Iterable[Document]) -> dict[str, str | None
 
 
 def with_digests(settings: Settings) -> dict[str, Any]:
-    """Return what results depend on of the settings, with the SHA-256 of each file among it.
+    """Return the settings that results depend on, with the SHA-256 of each file that they name.
 
-    These are tasks of one's own, trained and untrained, and the reference.
+    Such files are the user's own tasks, trained and untrained, and the reference.
     """
     told = settings.identity
     for name, entry in told["tasks"].items():

@@ -1,7 +1,7 @@
 """The neighbours of a spec: specs that differ from it in one axis, and are not the same rule.
 
-What an axis may be is taken from the language's registry (every kind that needs no numbers) and
-from the packaged specs, so a new loss or a new spec adds neighbours by itself.
+The values of an axis come from the language's registry (every kind that needs no numbers) and from
+the packaged specs, so a new loss or a new spec adds neighbours automatically.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Axis:
     """An axis along which specs differ.
 
     Args:
-        name: as people call it.
-        field: of the spec.
-        parts: entries of the field that belong to the axis; none where it is the whole field.
+        name: the axis's name.
+        field: the spec's field.
+        parts: entries of the field that belong to the axis; none if it is the whole field.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Axis:
     parts: tuple[str, ...] = ()
 
     def of(self, spec: Spec) -> Any:
-        """Return what a spec has on the axis."""
+        """Return a spec's value on the axis."""
         value = getattr(spec, self.field)
         return tuple(getattr(value, part) for part in self.parts) if self.parts else value
 
@@ -64,7 +64,7 @@ def _axis(name: str, field: str, *parts: str) -> Axis:
 
 
 def _rest(name: str, field: str, *others: str) -> Axis:
-    """Return an axis of all entries of a field but others."""
+    """Return an axis of all entries of a field except those of other axes."""
     entry = type(getattr(Spec(name="any"), field))
     return Axis(name, field, tuple(part for part in entry.model_fields if part not in others))
 
@@ -112,9 +112,9 @@ def neighbours(
 ) -> tuple[list[Neighbour], list[Dropped]]:
     """Return every neighbour on the chosen axes, and the changes that give none.
 
-    A change gives none where the spec with it is refused, or where its rule is that of the spec or
-    of an earlier neighbour: the same canonical form, up to the names of coefficients that come
-    about alike. ``told`` hears each change that is looked at.
+    A change gives none if the changed spec is refused, or if its rule equals that of the spec or
+    of an earlier neighbour: the same canonical form, up to the names of coefficients of the same
+    origin. ``told`` is called with each change that is tried.
     """
     own = derive(spec)
     seen, found, dropped = {identity(own): "the spec itself"}, list[Neighbour](), list[Dropped]()
@@ -178,10 +178,10 @@ def _changed(spec: Spec, axis: Axis) -> Iterator[Spec]:
 
 
 def _ruled(changed: Spec, axis: Axis) -> tuple[Spec, Rule]:
-    """Derive a spec's rule; a coefficient that the value names comes along where it has to.
+    """Derive a changed spec's rule, adding coefficients that the new value reads if necessary.
 
     Raises:
-        InvalidSpec: the spec is none, or has no code.
+        InvalidSpec: the spec is invalid, or no code can be generated for it.
     """
     try:
         return changed, _rule(changed)
@@ -193,7 +193,7 @@ def _ruled(changed: Spec, axis: Axis) -> tuple[Spec, Rule]:
 
 
 def _with_coefficients(changed: Spec, axis: Axis) -> Spec | None:
-    """Return the spec with coefficients that its axis's value names, as packaged elsewhere."""
+    """Add the coefficients that the axis's value reads, declared as in a packaged spec."""
     value = axis.of(changed)
     written = str(value)
     for owner in _packaged():
@@ -208,7 +208,7 @@ def _with_coefficients(changed: Spec, axis: Axis) -> Spec | None:
 
 
 def _rule(changed: Spec) -> Rule:
-    """Derive the rule of a spec that was put together, and refuse one without code."""
+    """Derive the rule of a spec built in memory; refuse one for which there is no code."""
     rule = derive(load(short(changed)))
     if rule.structure.missing is not None:
         raise InvalidSpec((Issue(rule.structure.missing),))
@@ -217,7 +217,7 @@ def _rule(changed: Spec) -> Rule:
 
 
 def _alike(one: Rule, other: Rule) -> bool:
-    """Return whether two rules are the same, with coefficients that come about alike."""
+    """Return whether two rules are the same, with coefficients of the same origins."""
     return facts(one) == facts(other) and same(one, other, SECONDS)
 
 

@@ -26,14 +26,14 @@ the query: it is the temperature of an exponential kernel, so a part of how a me
 
 
 def with_block(space: Space, source: str) -> Space:
-    """Return the space with the block of another spec, in place of what it says of blocks.
+    """Return the space with its block replaced by that of another spec.
 
     Args:
-        space: in whose block nothing may be chosen.
-        source: a YAML file, or the name of a packaged spec; only its entry ``block`` counts.
+        space: a space whose block has no choices.
+        source: a YAML file, or the name of a packaged spec; only its entry ``block`` is used.
 
     Raises:
-        InvalidSpec: ``source`` is no spec, or the space chooses in its block.
+        InvalidSpec: ``source`` is not a spec, or the space's block has choices.
         UsageError: there is no such file or name.
     """
     block = load(source).block
@@ -60,7 +60,7 @@ def by_hand(space: Space, name: str) -> Spec:
 
 
 def fitted(space: Space, spec: Spec) -> Spec:
-    """Return the spec in the space's block, where there is one and nothing is chosen in it.
+    """Return the spec in the space's block, if the space has one without choices.
 
     Raises:
         InvalidSpec: the spec and the block contradict each other.
@@ -76,12 +76,12 @@ def in_block(spec: Spec, block: Block, dim: int) -> Spec:
     """Return the spec with another block around it; `OWN` entries that it leaves out are kept.
 
     A similarity in s = k·q/√d_k is meant for keys and queries whose entries have variance one.
-    Where the block makes unit vectors of them and the spec's own does not, s would lie within
-    ±1/√d_k, and all pairs weigh nearly the same; so the spec gets the scale √d_k, with which s has
-    the variance that it had.
+    If the new block makes them unit vectors and the spec's own block did not, s would lie within
+    ±1/√d_k and all pairs would weigh nearly the same. So the spec gets the scale √d_k, which
+    restores the variance of s.
 
     Args:
-        dim: channels of the model, from which the heads' follow.
+        dim: channels of the model, which determine those of the heads.
 
     Raises:
         InvalidSpec: the spec and the block contradict each other.
@@ -96,7 +96,7 @@ def in_block(spec: Spec, block: Block, dim: int) -> Spec:
 
 
 def _scaled(spec: Spec, block: Block, dim: int) -> Memory:
-    """Return the memory, with the scale that unit vectors ask for where s loses its spread."""
+    """Return the memory, with the scale that unit vectors need where s would lose its variance."""
     memory = spec.memory
     shortened = block.qk_norm == "l2" and spec.block.qk_norm == "none"
     if not (isinstance(memory, Nonparametric) and memory.scale is None and shortened):
@@ -109,11 +109,11 @@ def _scaled(spec: Spec, block: Block, dim: int) -> Memory:
 
 
 def _written(block: Block) -> dict[str, Any]:
-    """Return every entry, defaults too, so that no entry of a base of the space comes through."""
+    """Return every entry with defaults, so that none is inherited from a base of the space."""
     data: dict[str, Any] = block.model_dump(mode="json", by_alias=True)
     return {k: v for k, v in data.items() if k not in OWN or k in block.model_fields_set}
 
 
 def _without(positions: Any) -> dict[Any, Any]:
-    """Return the positions outside of the block, whose text is not the space's any more."""
+    """Return the positions outside the block, which is no longer part of the space's text."""
     return {place: at for place, at in positions.items() if place[:1] != ("block",)}

@@ -21,16 +21,16 @@ SAMPLES = 200
 
 @dataclass(frozen=True)
 class Preview:
-    """What a sample of a space showed.
+    """The statistics of a sample of a space.
 
     Args:
-        size: ways to choose; infinite where a range is continuous.
-        sampled: points drawn, each option alike.
-        valid: those that derive and compile.
-        distinct: rules among them that differ.
-        reasons: why others are not valid, each with the number of its points.
+        size: the number of combinations; infinite where a range is continuous.
+        sampled: the number of points drawn, each option equally likely.
+        valid: the number of points that derive and compile.
+        distinct: the number of different rules among these.
+        reasons: why the others are not valid, each with the number of its points.
         options: by choice and option, how many points had it and how many of those were valid.
-        classes: by structural class, valid points.
+        classes: by structural class, the number of valid points.
     """
 
     size: float
@@ -60,9 +60,9 @@ class Preview:
 def preview(
     space: Space, samples: int = SAMPLES, seed: int = 0, told: Callable[[int], None] | None = None
 ) -> Preview:
-    """Draw points, each option alike, and look which of them derive and compile.
+    """Draw points, each option equally likely, and test which of them derive and compile.
 
-    ``told`` hears the number of each point that was looked at.
+    ``told`` is called with the number of points tested so far.
     """
     ask = by_chance(random.Random(seed))
     reasons: Counter[str] = Counter()
@@ -98,7 +98,7 @@ Seen = tuple[str | None, str, str]
 
 
 def _looked_at(space: Space, ask: Any, known: dict[str, Seen]) -> tuple[dict[str, Answer], Seen]:
-    """Draw one point; return its answers and what is seen of its spec (``known``: seen before)."""
+    """Draw one point; return its answers and its spec's result (``known``: earlier results)."""
     answers: dict[str, Answer] = {}
 
     def noted(name: str, choice: Any) -> Answer:
@@ -146,7 +146,7 @@ def demand_points(space: Space, samples: int = 100, seed: int = 0) -> None:
 
 
 def reason_of(error: InvalidSpec, name: str) -> str:
-    """Say why a spec is none, with the place in it, but without position or the spec's name."""
+    """Say why a spec is invalid, with the place in it, but without position or the spec's name."""
     first = error.issues[0]
     where = first.where.rpartition(" ")[2]
     known = "" if ":" in where or where.startswith(name) else where

@@ -53,7 +53,7 @@ from mnemic.search.space.settings import Settings, SpaceEntry
 
 @dataclass(frozen=True)
 class Point:
-    """One way to make all choices, and the spec that comes of it."""
+    """One way to make all choices, and the resulting spec."""
 
     answers: Mapping[str, Answer]
     spec: Spec
@@ -87,12 +87,12 @@ class Space:
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of all that a stored trial depends on."""
+        """The SHA-256 of everything that a stored trial depends on."""
         return sha256(rfc8785.dumps(canonical(self.identity))).hexdigest()
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """What a stored trial depends on, as plain data, digests of the files it names among it."""
+        """What a stored trial depends on, as plain data, with the digests of the files it names."""
         spec = {k: v for k, v in self.document.data.items() if k not in {*KEPT, "search"}}
         bases = named_files.of_bases(self.document, _bases(self)) if "extends" in spec else {}
         return {
@@ -181,9 +181,9 @@ def _settings(document: Document, wrong: list[Issue]) -> Settings | None:
 
 
 def _structure(document: Document, root: Branch, whole: bool) -> list[Issue]:
-    """List what is wrong with each option by itself, whatever the others are.
+    """List the issues of each option by itself, whatever the others are.
 
-    Without ``whole`` a part could not be read, and what it has is not missed.
+    Without ``whole`` some part could not be read, and entries that it may have are not required.
     """
     found: dict[tuple[str, str], Issue] = {}
     for given in _one_by_one(root):
@@ -210,7 +210,7 @@ def _one_by_one(root: Branch) -> Iterator[dict[str, Answer]]:
 
 
 def _first(given: Mapping[str, Answer]) -> Ask:
-    """Return what gives the answer told for a choice, else the first option or the low end."""
+    """Return a function that gives a choice its known answer, or its first option or low end."""
 
     def ask(name: str, choice: Choice) -> Answer:
         plain = choice.low if isinstance(choice, Range) else choice.labels[0]
@@ -220,9 +220,9 @@ def _first(given: Mapping[str, Answer]) -> Ask:
 
 
 def _of_spec(layers: Layers, whole: bool) -> Iterator[Issue]:
-    """Yield what makes no sense in entries and expressions, whatever stands elsewhere.
+    """Yield the issues of entries and expressions that hold whatever the rest of the spec is.
 
-    Without ``whole`` a part could not be read, and what it has is not missed.
+    Without ``whole`` some part could not be read, and entries that it may have are not required.
     """
     details: list[ErrorDetails] = []
     data = merged(layers)

@@ -1,4 +1,4 @@
-"""One worker of a study at a time, wherever they run."""
+"""Locks that let only one worker of a study in at a time, wherever the workers run."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ SERVERS: Final = ("postgresql", "mysql", "mariadb")
 
 @contextmanager
 def alone(storage: RDBStorage, folder: Path, study: str, patience: Patience) -> Iterator[None]:
-    """Keep the other workers of a study out meanwhile; one that dies lets the next one in.
+    """Keep the other workers of a study out for the block; a worker's death releases the lock.
 
-    SQLite is reached by processes of one machine alone, and a file beside the database is locked. A
-    server keeps the lock as long as the connection that took it.
+    SQLite is reached only by processes of one machine, so a file beside the database is locked. On
+    a database server the lock lasts as long as the connection that took it.
     """
     dialect = storage.engine.dialect.name
     if dialect == "sqlite":
@@ -45,10 +45,10 @@ def alone(storage: RDBStorage, folder: Path, study: str, patience: Patience) -> 
 
 @contextmanager
 def making_tables(connection: Connection) -> Iterator[None]:
-    """Keep other workers out while this one makes a storage's tables, which are made one by one.
+    """Keep other workers out while this one creates a storage's tables, which takes several steps.
 
-    Of SQLite a file beside the database is locked; a server keeps the lock until the connection is
-    closed.
+    For SQLite a file beside the database is locked; a database server keeps the lock until the
+    connection is closed.
     """
     dialect = connection.dialect.name
     if dialect == "sqlite":
@@ -61,7 +61,7 @@ def making_tables(connection: Connection) -> Iterator[None]:
 
 
 def _beside(database: str | None, folder: Path) -> Path:
-    """Return the file that is locked: beside the database, or in a folder if it has no file."""
+    """Return the file to lock: beside the database, or in a folder if that has no file."""
     return folder / "ask.lock" if not database else Path(database).with_name("ask.lock")
 
 

@@ -1,4 +1,4 @@
-"""The budget that every point keeps to: numbers, or multiples of what a reference has."""
+"""The cost limits for every point: numbers, or multiples of a reference spec's costs."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ def bounds(settings: Settings, log: Path) -> dict[str, float]:
 
 
 def beyond(costs: Mapping[str, float], limits: Mapping[str, float]) -> tuple[str, ...]:
-    """Return the costs that are above their bounds, each with how many times, as ``flops 1.3x``."""
+    """Return the costs above their bounds, each with its multiple of the bound: ``flops 1.3x``."""
     return tuple(f"{cost} {_times(costs[cost] / bound)}" for cost, bound in limits.items()
                  if costs[cost] > bound)  # fmt: skip
 
 
 def _times(ratio: float) -> str:
-    """Write a number above one with as few digits as show that it is: ``1.3x``, ``1.004x``."""
+    """Write a number above one with as few digits as show this: ``1.3x``, ``1.004x``."""
     shown = (f"{ratio:.{digits}f}" for digits in range(1, 16))
     return next((text for text in shown if float(text) > 1), str(ratio)) + "x"
 
 
 def demand_budget(space: Space, limits: dict[str, float], log: Path) -> None:
-    """Look at points, those to begin with first, until one is within the budget.
+    """Compute the costs of points, starting specs first, until one is within the budget.
 
     Raises:
-        UsageError: none of `LOOKS` is; the one that comes nearest is named.
+        UsageError: none of `LOOKS` points is; the message names the nearest one.
     """
     if not limits:
         return
@@ -86,12 +86,12 @@ def demand_budget(space: Space, limits: dict[str, float], log: Path) -> None:
 
 
 def _some(space: Space) -> Iterator[Spec]:
-    """Yield up to `LOOKS` valid points: those to begin with, and then drawn ones."""
+    """Yield up to `LOOKS` valid points: the starting specs, and then random ones."""
     yield from islice(_valid(space), LOOKS)
 
 
 def _valid(space: Space) -> Iterator[Spec]:
-    """Yield the points to begin with, and then drawn ones, that are valid specs."""
+    """Yield the starting specs, and then random points that are valid specs."""
     chance = by_chance(random.Random(0))
     asked = (by_answers(answers) for _, answers in starts(space))
     for ask in chain(asked, repeat(chance, 10 * LOOKS)):

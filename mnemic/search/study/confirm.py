@@ -1,4 +1,4 @@
-"""The best points again, with seeds that the search never used, beside specs made by hand."""
+"""Train the best points again with seeds that the search never used, beside hand-written specs."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ Named = tuple[str, Spec]
 
 @dataclass(frozen=True)
 class Confirmed:
-    """A spec with fresh seeds: its runs, or why there are none.
+    """A spec trained with fresh seeds: its runs, or why there are none.
 
     Args:
-        setting: what differs from the last rung; empty for the rung itself.
+        setting: the difference to the last rung's budget; empty for that budget itself.
     """
 
     name: str
@@ -54,19 +54,20 @@ def confirm(
     space: Space, new: Sequence[Named], known: Sequence[Named], folder: Path,
     told: Callable[[str], None], jobs: int = 1,
 ) -> list[Confirmed]:  # fmt: skip
-    """Train points found and specs made by hand with fresh seeds, ``jobs`` at a time.
+    """Train found points and hand-written specs with fresh seeds, ``jobs`` at a time.
 
-    The budget is the last rung's; with ``longer`` and ``wider`` of the space all is done once more
-    with so many times its steps, and so wide a model. With ``early`` a spec made by hand that after
-    so many seeds is below the best point found, with 97.5 % confidence, is trained no further. The
-    two looks at a spec take half of the 5 % each, so that what is said of it holds with 95 %.
+    The budget is the last rung's. If the space has ``longer`` or ``wider``, everything is repeated
+    with that multiple of the steps, or of the model's width. With ``early`` a hand-written spec
+    that after that many seeds is below the best point found, with 97.5 % confidence, is trained no
+    further. Each of the two tests of a spec takes half of the 5 %, so that the final statement
+    holds with 95 % confidence.
 
-    What is done is kept spec by spec: the same call goes on where it was broken off. In the later
-    settings the specs that did best in the first come first.
+    Results are stored spec by spec: after an interruption the same call resumes. In the later
+    settings the specs that did best in the first setting come first.
 
     Args:
-        new: points found, by name.
-        known: specs made by hand to compare with, by name.
+        new: points that the search found, by name.
+        known: hand-written specs to compare with, by name.
 
     Raises:
         UsageError: no such device.
@@ -95,7 +96,7 @@ def confirm(
 
 
 def confidence(space: Space) -> float:
-    """Return the confidence of one comparison that makes 95 % over all looks at a spec."""
+    """Return the confidence of one comparison that gives 95 % over all tests of a spec."""
     return 0.95 if space.settings.confirm.early is None else 0.975
 
 
@@ -127,7 +128,7 @@ def _settings(space: Space) -> Iterator[_Setting]:
 
 
 class _Board:
-    """What is confirmed so far, kept in a file, and how a spec is trained."""
+    """The confirmed results so far, stored in a file, and the training of further specs."""
 
     def __init__(self, space: Space, folder: Path) -> None:
         self.space, self.folder = space, folder
@@ -137,7 +138,7 @@ class _Board:
 
     @property
     def results(self) -> list[Confirmed]:
-        """All that is confirmed, by earlier calls too."""
+        """All confirmed results, including those of earlier calls."""
         return [one for one, _ in self.kept.values()]
 
     def best_first(self, known: Sequence[Named]) -> list[Named]:
@@ -213,12 +214,12 @@ class _Board:
 
 
 def confirmed(space: Space, folder: Path) -> list[Confirmed]:
-    """Load what an earlier confirmation of this space left."""
+    """Load the results of earlier confirmations of this space."""
     return [one for one, _ in _load(space, folder)]
 
 
 def _load(space: Space, folder: Path) -> list[tuple[Confirmed, str]]:
-    """Load what was confirmed, each with the hash of its spec."""
+    """Load the confirmed results, each with the hash of its spec."""
     path = folder / NAME
     if not path.is_file():
         return []

@@ -1,4 +1,4 @@
-"""Successive halving without waiting: whether a point goes on, among all that came to its rung."""
+"""Asynchronous successive halving: decide which points of a rung go on to the next."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def goes_on(values: Values, others: Sequence[Values], keep: float) -> bool:
     """Return whether a point is in the best share ``keep`` of those that came to the rung so far.
 
     Points are ordered by how many others dominate them, which for one value is their order.
-    With n points the best max(1, floor(keep n)) go on, and what ties with them; of very many, the
-    latest ones are the measure.
+    Of n points the best max(1, floor(keep n)) go on, and those that tie with them. If there are
+    very many, only the latest ones are compared.
 
     >>> [goes_on([x], [[1.0], [2.0], [4.0]], 0.5) for x in (0.5, 1.5, 3.0)]
     [True, True, False]

@@ -1,4 +1,4 @@
-"""Heartbeats: those of a clock that is set back, and those that a worker did not live to write."""
+"""Repair heartbeats: after a clock was set back, and where a worker died before its first one."""
 
 from collections.abc import Collection
 
@@ -11,8 +11,8 @@ BEATS = table("trial_heartbeats", column("trial_id", Integer()), column("heartbe
 def begin(storage: RDBStorage, trials: Collection[int]) -> None:
     """Write a first heartbeat of running trials that have none, given by their ids.
 
-    A worker takes a trial and then writes its first heartbeat. Where it dies in between, Optuna
-    would hold the trial for running for ever; from here on it is missed after a grace, as always.
+    A worker takes a trial and then writes its first heartbeat. If it dies in between, Optuna would
+    regard the trial as running for ever; with a heartbeat it expires after the grace period.
     """
     with storage.engine.connect() as connection:
         of_these = select(BEATS.c.trial_id).where(BEATS.c.trial_id.in_(trials))
@@ -24,8 +24,8 @@ def begin(storage: RDBStorage, trials: Collection[int]) -> None:
 def bring_back(storage: RDBStorage) -> None:
     """Set heartbeats that lie ahead of the storage's clock to its present time.
 
-    They were written before the clock was set back. As they stand, a worker that has died since
-    would be missed only when the clock has caught up with them; so it is after a grace, as always.
+    They were written before the clock was set back. Unchanged, the trial of a worker that has died
+    since would expire only once the clock has caught up; now it does after the grace period.
     """
     ahead = BEATS.c.heartbeat > func.now()
     with storage.engine.begin() as connection:

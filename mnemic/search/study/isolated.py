@@ -1,4 +1,4 @@
-"""A function in a process of its own: what goes wrong there costs one answer, and is told.
+"""Call a function in its own process: a failure there costs one result, and is reported.
 
 Processes are forked from a server that has imported torch already, so that one starts in some
 hundredths of a second and inherits neither threads nor connections.
@@ -43,7 +43,7 @@ _PATH: Final = re.compile(r"^(\w+\.)+(?=\w+: )")
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a call in a process of its own gave no answer."""
+    """Why a call in its own process returned no result."""
 
     kind: Kind
     why: str
@@ -51,14 +51,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class Answer(Generic[T]):
-    """What a function gave that was called in a process of its own."""
+    """The result of a function that was called in its own process."""
 
     value: T
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a process may take: seconds of wall time, GiB beyond the program's own."""
+    """The limits of a process: seconds of wall time, and GiB beyond the program's own."""
 
     seconds: float
     memory: float
@@ -68,12 +68,12 @@ def isolated(
     function: Callable[..., T], *arguments: Any, bounds: Bounds, log: Path,
     stopping: threading.Event | None = None,
 ) -> Answer[T] | Failure:  # fmt: skip
-    """Call ``function`` in a process of its own.
+    """Call ``function`` in its own process.
 
     Args:
-        function: of a module; it and its arguments must pickle.
-        bounds: what it may take. Memory is bounded on Linux, where the system counts it.
-        log: the file that gets what the process prints, and its traceback.
+        function: a function of a module; it and its arguments must be picklable.
+        bounds: its limits. Memory is limited only on Linux.
+        log: the file for the process's output and traceback.
         stopping: when set, the process is interrupted as by Ctrl-C.
     """
     context = get_context("forkserver")
@@ -116,7 +116,7 @@ def _answer(
 
 
 def _interrupted(process: BaseProcess) -> Failure:
-    """Let the process save, then end it; return that it was interrupted."""
+    """Let the process save, then end it; return a failure that says it was interrupted."""
     if process.pid is not None and process.is_alive():
         os.kill(process.pid, signal.SIGINT)
         process.join(PATIENCE)
@@ -124,13 +124,13 @@ def _interrupted(process: BaseProcess) -> Failure:
 
 
 def _end(process: BaseProcess) -> None:
-    """End a process at once: what it was asked for is told or saved, so it need not tidy up."""
+    """Kill a process: its result is received or saved, so it need not clean up."""
     process.kill()
     process.join()
 
 
 def _to_failure(error: MnemicError) -> Failure:
-    """Return an error of ours, as the process sent it, as a failure."""
+    """Convert one of our own errors, as the process sent it, to a failure."""
     match error:
         case InvalidSpec():
             return Failure("refused", str(error).splitlines()[0])
@@ -142,7 +142,7 @@ def _to_failure(error: MnemicError) -> Failure:
 
 
 def _printed(log: Path, before: int) -> list[str]:
-    """Return the lines that a process printed, behind those of earlier ones; none without a log."""
+    """Return the lines of the log that this process printed, not earlier ones; none without log."""
     if not log.exists():
         return []
     with log.open("rb") as file:
@@ -151,7 +151,7 @@ def _printed(log: Path, before: int) -> list[str]:
 
 
 def _death(code: int, memory: float, lines: list[str]) -> Failure:
-    """Say why a process ended without a word: a signal, or the last line that it printed."""
+    """Say why a process ended without a result: a signal, or the last line that it printed."""
     last = lines[-1] if lines else ""
     said = "\n".join(lines[-5:])
     if last == "KeyboardInterrupt":
@@ -168,11 +168,11 @@ def _death(code: int, memory: float, lines: list[str]) -> Failure:
 def _call(
     theirs: Connection, function: Callable[..., Any], arguments: Any, memory: float, log: str
 ) -> None:
-    """Call a function in the process and send the result; exceptions not ours end it.
+    """Call a function in the process and send the result; foreign exceptions end the process.
 
-    The process is in a group of its own: a terminal sends Ctrl-C to the whole group, and the
-    program that asked sends it on, so that the process would hear it twice and could not save. So
-    does a cluster with SIGTERM, which is ignored for the same reason.
+    The process gets its own process group: a terminal sends Ctrl-C to the whole group and the
+    calling program forwards it, so the process would receive it twice and could not save. A
+    cluster does the same with SIGTERM, which is therefore ignored.
     """
     os.setpgrp()
     _print_to(log)
@@ -196,13 +196,13 @@ def _print_to(log: str) -> None:
 
 
 def _follow(theirs: Connection) -> None:
-    """End this process when the one that asked has ended: nothing would hear the answer."""
+    """End this process when its caller has ended, since nobody would receive the result."""
     theirs.poll(None)
     os._exit(1)
 
 
 def _bound(memory: float) -> None:
-    """Bound the memory that the process may ask the system for, from here on."""
+    """Limit the memory that the process may allocate from here on."""
     if sys.platform != "linux":
         return
     import resource
@@ -231,8 +231,8 @@ def _without_main() -> Iterator[None]:
 
 @contextmanager
 def _huge_pages() -> Iterator[None]:
-    """Let the server that processes are forked from have huge pages, where the C library is
-    glibc 2.35 or newer; tunables that the user has set are kept as they are."""
+    """Enable huge pages in the server from which processes are forked, if the C library is glibc
+    2.35 or newer; tunables that the user has set stay as they are."""
     if TUNABLES in os.environ:
         yield
         return

@@ -1,4 +1,4 @@
-"""Workers on a cluster: the same command, submitted as many times as one likes."""
+"""Workers on a cluster: the same command, submitted once per worker."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ LEAVE: Final = 60.0
 
 @dataclass(frozen=True)
 class Cluster:
-    """What each worker asks the cluster for.
+    """The resources that each worker requests from the cluster.
 
     Args:
-        kind: ``slurm``; ``local`` starts processes on this machine, to try the same way.
-        workers: how many.
-        hours: of wall time for each.
-        cores: of each.
-        memory: GiB of each.
-        partition: of the cluster; None for its default.
-        gpus: of each.
+        kind: ``slurm``; or ``local``, which starts processes on this machine, for tests.
+        workers: the number of workers.
+        hours: hours of wall time per worker.
+        cores: cores per worker.
+        memory: GiB per worker.
+        partition: the cluster's partition; None for its default.
+        gpus: GPUs per worker.
     """
 
     kind: str
@@ -46,11 +46,11 @@ class Cluster:
 def submit(arguments: Sequence[str], folder: Path, cluster: Cluster) -> list[str]:
     """Submit ``mnemic search`` with these arguments, and return the jobs' names.
 
-    A worker that runs out of time is asked to stop before, saves, and its trial is put back.
+    A worker is told to stop shortly before its time is over; it saves, and its trial is requeued.
 
     Raises:
         EnvironmentFailed: submitit is not installed, or finds no such cluster.
-        UsageError: a kind of cluster that there is not.
+        UsageError: the kind of cluster is unknown.
     """
     if cluster.kind not in ("slurm", "local"):
         raise UsageError(f"--launch: read {cluster.kind!r}, allowed: slurm, local")
@@ -80,8 +80,8 @@ def submit(arguments: Sequence[str], folder: Path, cluster: Cluster) -> list[str
 def worker(arguments: list[str]) -> None:
     """Run ``mnemic search`` with these arguments; raise where it fails.
 
-    A cluster that ends a job early sends a signal to all of its processes, and submitit raises in
-    this one. The search ignores that signal; it is asked to stop here, and saves.
+    A cluster that ends a job early sends a signal to all of its processes, and submitit raises an
+    exception in this one. The search ignores that signal; this process tells it to stop and save.
     """
     command = [sys.executable, "-m", "mnemic", "search", *arguments]
     with _ignored(*SIGNALS):
@@ -101,7 +101,7 @@ def worker(arguments: list[str]) -> None:
 
 @contextmanager
 def _ignored(*names: str) -> Iterator[None]:
-    """Let processes that are started in here ignore these signals, where the system has them."""
+    """Let processes started in this block ignore these signals, where the system has them."""
     found = [getattr(signal, name) for name in names if hasattr(signal, name)]
     before = {one: signal.signal(one, signal.SIG_IGN) for one in found}
     try:

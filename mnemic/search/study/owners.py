@@ -1,4 +1,4 @@
-"""Who does a trial: the machine and the process, so that a dead one is known where it ran."""
+"""The owner of a trial: machine and process, so that a dead owner is detected on its machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROC = Path("/proc")
 
 @cache
 def machine() -> str:
-    """Name this machine since it was started, as far as process numbers mean the same."""
+    """Return an identifier of this machine and boot, within which process ids are meaningful."""
     found = [socket.gethostname()]
     boot, space = PROC / "sys/kernel/random/boot_id", PROC / "self/ns/pid"
     if boot.is_file():
@@ -23,15 +23,15 @@ def machine() -> str:
 
 
 def owner(number: int) -> dict[str, Any]:
-    """Describe this process, as the one that does a trial of the study."""
+    """Describe this process as the owner of a trial of the study."""
     pid = os.getpid()
     return {"machine": machine(), "pid": pid, "started": _started(pid), "trial": number}
 
 
 def dead(told: Mapping[str, Any] | None, number: int) -> bool:
-    """Return whether a trial's process, of this machine, is certain to have ended.
+    """Return whether a trial's process, if of this machine, is certain to have ended.
 
-    A trial that was put back has what was told of the one before it, which says nothing.
+    A requeued trial still has the owner of its predecessor, which says nothing about it.
     """
     if not told or told.get("trial") != number or told.get("machine") != machine():
         return False

@@ -1,4 +1,4 @@
-"""A storage that is gone for a while: its calls wait until it is back, up to a bound."""
+"""Wait for a storage that is temporarily unreachable, up to a time limit."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ CALLS: Final = tuple(
 
 @dataclass
 class Patience:
-    """How long a storage is waited for.
+    """How long to wait for an unreachable storage.
 
     Args:
-        seconds: from the first call that fails; then its error is raised.
-        first: seconds until the second try; each wait after is twice as long.
-        longest: seconds between two tries.
-        tell: hears once that the storage is gone, and once that it is back.
-        stopping: when set, nothing is waited for.
+        seconds: time limit from the first failing call; after it the error is raised.
+        first: seconds until the second try; each further wait is twice as long.
+        longest: the most seconds between two tries.
+        tell: called once when the storage is gone, and once when it is back.
+        stopping: when set, no call waits.
     """
 
     seconds: float = 180.0
@@ -45,7 +45,7 @@ class Patience:
     _inside: threading.local = field(default_factory=threading.local)
 
     def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """Call a storage's function, again and again while the storage is gone."""
+        """Call a storage's function, retrying while the storage is unreachable."""
         deadline, pause = time.monotonic() + self.seconds, self.first
         while True:
             try:
@@ -66,7 +66,7 @@ class Patience:
                 return found
 
     def patient(self, storage: RDBStorage) -> RDBStorage:
-        """Return the storage, whose calls wait from now on; calls among its own do not."""
+        """Return the storage with calls that wait from now on; its internal calls do not."""
         for name in CALLS:
             setattr(storage, name, self._waiting(getattr(storage, name)))
         return storage
@@ -86,7 +86,7 @@ class Patience:
 
 
 def gone(error: BaseException) -> bool:
-    """Return whether an error says that the storage cannot be reached, not that it refuses."""
+    """Return whether an error means that the storage is unreachable, not that it refused."""
     cause = error if isinstance(error, DBAPIError) else error.__cause__
     if isinstance(cause, DBAPIError) and cause.connection_invalidated:
         return True
@@ -102,7 +102,7 @@ def reason(error: BaseException) -> str:
 
 @contextmanager
 def told_when_lost() -> Iterator[None]:
-    """Turn what a storage says that stays away, or refuses, into one line.
+    """Convert the error of a storage that stays unreachable, or refuses, into one line.
 
     Raises:
         EnvironmentFailed: in place of SQLAlchemy's and Optuna's errors.

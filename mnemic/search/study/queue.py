@@ -1,4 +1,4 @@
-"""Points to try before a sampler is asked: those to begin with, those of a grid."""
+"""Points to try before a sampler proposes any: the starting specs, and those of a grid."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ AT_A_TIME: Final = 64
 
 
 def queue_starts(study: Study, space: Space, tell: Callable[[str], None]) -> None:
-    """Queue the points to begin with, less those that the study has.
+    """Queue the starting specs that the study does not have yet.
 
-    ``tell`` hears of each spec that ``start`` names and the space does not hold.
+    ``tell`` is called for each spec that ``start`` names but the space does not contain.
     """
     known, held = _known(study), dict(starts(space))
     for name in space.settings.start:
@@ -52,13 +52,13 @@ def demand_grid(space: Space) -> None:
 
 
 def _known(study: Study) -> set[str]:
-    """Return the points that were put into a study, each by what tells it from others."""
+    """Return the keys of the points that a study has."""
     trials = study.get_trials(deepcopy=False)
     return {_key(one.system_attrs.get("fixed_params", one.params)) for one in trials}
 
 
 def _key(answers: Mapping[str, Any]) -> str:
-    """Return what tells a point from others; numbers count to twelve digits."""
+    """Return a key that identifies a point; numbers are rounded to twelve digits."""
     told = {n: f"{x:.12g}" if isinstance(x, float) else x for n, x in answers.items()}
     return json.dumps(told, sort_keys=True)
 

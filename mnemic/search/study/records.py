@@ -1,4 +1,4 @@
-"""Trials as they are kept: what was found of each point, in the attributes of Optuna's trials."""
+"""Stored trials: the results of each point, in the attributes of Optuna's trials."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LEFT_OUT: Final = frozenset({DUPLICATE, FAILED, INTERRUPTED, CRASHED})
 
 @dataclass(frozen=True)
 class Record:
-    """What is kept of one trial.
+    """The stored record of one trial.
 
     Args:
         number: of the trial in its study.
@@ -57,7 +57,7 @@ class Record:
 
     @property
     def counts(self) -> bool:
-        """Whether the trial is one of those that were asked for."""
+        """Whether the trial counts towards the number of trials that the space asks for."""
         match self.state:
             case TrialState.RUNNING:
                 return True
@@ -75,7 +75,7 @@ class Record:
 
     @property
     def why(self) -> str:
-        """The reason of an end that was none of the good ones; else empty."""
+        """The reason why the trial did not end well; else empty."""
         return str(self.attributes.get(WHY, ""))
 
     @property
@@ -111,7 +111,7 @@ def record(trial: FrozenTrial) -> Record:
 
 
 def run_of(told: dict[str, Any]) -> Run:
-    """Return the run that plain data tells."""
+    """Return the run that was stored as plain data."""
     curve = tuple((int(step), float(score)) for step, score in told["curve"])
     return Run(**{**told, "curve": curve})
 
@@ -130,11 +130,11 @@ def distinct(records: Iterable[Record]) -> Iterator[Record]:
 
 
 def replaced(records: Iterable[Record]) -> set[int]:
-    """Return the numbers of the trials that are, or wait to be, done once more."""
+    """Return the numbers of the trials that were redone, or are queued to be."""
     return {int(one.attributes[AGAIN]) for one in records if AGAIN in one.attributes}
 
 
 def counted(records: Sequence[Record]) -> int:
-    """Count the trials that were asked for, once where one was done again."""
+    """Count the trials towards the wanted number; a redone trial counts once."""
     gone = replaced(records)
     return sum(one.counts and one.number not in gone for one in records)

@@ -1,4 +1,4 @@
-"""Specs made by hand that the best points are compared with: those that the space would allow."""
+"""The hand-written specs that the best points are compared with, if the space allows them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ ALL = "all"
 def rivals(space: Space, logs: Path, told: Callable[[str], None], jobs: int = 1) -> Iterator[Spec]:
     """Yield each spec that ``confirm: {against: …}`` names, in the space's block.
 
-    ``all`` stands for every packaged spec that fits the block, is within the budget and is another
-    rule there than those before it, looked at ``jobs`` at a time; what is left out is told with the
-    reason. A spec that is named itself is taken as it is.
+    ``all`` stands for every packaged spec that fits the block, is within the budget and is a
+    different rule there from those before it, examined ``jobs`` at a time; those left out are
+    reported with the reason. A spec that is named explicitly is always taken.
 
     Raises:
         InvalidSpec: a spec that is named contradicts the space's block.
@@ -55,14 +55,14 @@ def rivals(space: Space, logs: Path, told: Callable[[str], None], jobs: int = 1)
 
 @dataclass(frozen=True)
 class _Looked:
-    """What tells whether a spec is compared with: its rule's identity, and what is against it."""
+    """What decides whether a spec is compared: its rule's identity, and a reason against it."""
 
     rule: str
     over: str
 
 
 def _why_not(looked: _Looked, rules: dict[str, str], name: str) -> str:
-    """Return why a spec is not compared with, empty where it is; ``rules`` grows by its own."""
+    """Return why a spec is left out, empty if it is not; its rule is then added to ``rules``."""
     if looked.over:
         return looked.over
     same = rules.setdefault(looked.rule, name)

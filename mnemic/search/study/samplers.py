@@ -1,4 +1,4 @@
-"""Who proposes points."""
+"""The samplers, which propose points."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POPULATION: Final = 24
 def sampler(name: str, seed: int) -> BaseSampler:
     """Return the sampler of that name.
 
-    ``grid`` takes points from the study's queue, which holds them all; none is ever asked for.
+    ``grid`` takes all points from the study's queue; its sampler is never asked for one.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -32,7 +32,7 @@ def sampler(name: str, seed: int) -> BaseSampler:
 
 
 def _tpe(seed: int) -> BaseSampler:
-    """Make a TPE sampler that proposes axes together, in groups that are asked for together."""
+    """Make a multivariate TPE sampler, with groups of axes that occur together."""
     return TPESampler(seed=seed, n_startup_trials=STARTUP, multivariate=True, group=True)
 
 

@@ -1,4 +1,4 @@
-"""What runs amount to: skills over tasks and seeds, with confidence intervals."""
+"""Summarise runs: skills over tasks and seeds, with confidence intervals."""
 
 from __future__ import annotations
 
@@ -54,9 +54,10 @@ def _t(degrees: float, confidence: float = 0.95) -> float:
 
 
 def above(one: Interval, other: Interval, confidence: float = 0.95) -> bool:
-    """Return whether a mean is above another: their difference's interval is (Welch, 1947).
+    """Return whether one mean is significantly above another, by Welch's test (1947).
 
-    The half width is t_ν √(a + b), with a and b the means' squared standard errors and
+    The interval of their difference must lie above 0. Its half width is t_ν √(a + b), with a and b
+    the means' squared standard errors and
     ν = (a + b)² / (a²/(n − 1) + b²/(m − 1)). False with one seed.
 
     >>> above(interval([0.5, 0.6, 0.7]), interval([0.1, 0.2, 0.1]))

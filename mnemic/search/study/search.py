@@ -57,17 +57,17 @@ Tell = Callable[[str], None]
 
 @dataclass
 class Search:
-    """A search that is open: its space, study, storage and folder.
+    """An open search: its space, study, storage and folder.
 
     Args:
-        space: what is searched.
-        study: Optuna's.
-        storage: where the study lies.
-        folder: of the training runs, logs and reports on this machine.
-        beat: of this worker.
-        tell: hears a line about every trial.
-        patience: with the storage, where it is gone for a while.
-        bounds: of the costs, see `mnemic.search.study.budget`.
+        space: the space to search.
+        study: Optuna's study.
+        storage: the storage of the study.
+        folder: the folder of training runs, logs and reports on this machine.
+        beat: the heartbeat settings of this worker.
+        tell: called with a line about every trial.
+        patience: how long to wait for a storage that is unreachable.
+        bounds: the upper bounds of the costs, see `mnemic.search.study.budget`.
     """
 
     space: Space
@@ -82,7 +82,7 @@ class Search:
 
     @property
     def stopping(self) -> threading.Event:
-        """An event that is set when the worker is to stop, in the midst of a trial."""
+        """An event that is set when the worker must stop, even during a trial."""
         return self.patience.stopping
 
     @property
@@ -95,7 +95,7 @@ class Search:
         return [self._record(trial) for trial in self.study.get_trials(deepcopy=False)]
 
     def _record(self, trial: FrozenTrial) -> Record:
-        """Return a trial's record, kept where it can change no more."""
+        """Return a trial's record, from a cache once the trial can no longer change."""
         known = self._finished.get(trial.number)
         if known is None:
             known = record(trial)
@@ -104,7 +104,7 @@ class Search:
         return known
 
     def wanted(self) -> str | None:
-        """Say why no further trial is wanted; None where one is, that of a dead worker too."""
+        """Say why no further trial is needed; None where one is, be it a dead worker's."""
         self._fail_dead()
         self.patience.call(bring_back, self.storage)
         self.patience.call(begin, self.storage, [one._trial_id for one in self._running()])
@@ -121,7 +121,7 @@ class Search:
         return f"no new valid point among the last {FRUITLESS}" if barren else None
 
     def _fail_dead(self) -> None:
-        """Put back the trials of processes of this machine that have ended, at once."""
+        """Requeue, at once, the trials of processes on this machine that have ended."""
         for trial in self._running():
             if not dead(trial.user_attrs.get(WORKER), trial.number):
                 continue
@@ -141,8 +141,8 @@ class Search:
     def unclaimed(self) -> bool:
         """Return whether a trial runs that no worker has claimed.
 
-        Its worker took it and is about to say so, or has died before it could; then the trial is
-        put back after a grace.
+        Its worker is about to claim it, or died before it could; then the trial is requeued after
+        the grace period.
         """
         told = [(one.user_attrs.get(WORKER) or {}, one.number) for one in self._running()]
         return any(owner.get("trial") != number for owner, number in told)
@@ -150,8 +150,8 @@ class Search:
     def ask(self) -> Trial | None:
         """Take the next trial: one that a dead worker left, one that waits, or a new one.
 
-        None where a grid's points have all been taken meanwhile. SQLite locks no row that is read,
-        so that two workers would take the same waiting trial: they ask one after another.
+        None where all points of a grid have been taken meanwhile. SQLite does not lock rows that
+        are read, so two workers could take the same waiting trial: a lock serialises their calls.
         """
         grid = self.space.settings.sampler == "grid"
         one_by_one = grid or self.storage.engine.dialect.name == "sqlite"
@@ -174,9 +174,9 @@ class Search:
             return bool(self._waiting()) or queue_grid(self.study, self.space)
 
     def put_back(self, trial: Trial) -> None:
-        """Let another worker, or a later one, do a trial that was interrupted.
+        """Requeue an interrupted trial, for another worker or a later one.
 
-        Raises UpdateFinishedTrialError where another worker has ended it, and puts nothing back.
+        Raises UpdateFinishedTrialError, without requeueing, where another worker has ended it.
         """
         kept = dict(trial.user_attrs)
         trial.set_user_attr(KIND, INTERRUPTED)
@@ -184,9 +184,9 @@ class Search:
         self.study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
 
     def try_again(self, wanted: Callable[[Record], bool]) -> int:
-        """Queue once more the trials that are wanted, and return how many these are.
+        """Requeue the selected trials, and return their number.
 
-        One that is queued, or was done, once more is not queued again; that one may be.
+        A trial that was already requeued is left out; its repetition may be requeued.
         """
         with self._alone():
             records = self.records()
@@ -198,7 +198,7 @@ class Search:
         return len(asked)
 
     def _queue(self, trial: Trial | FrozenTrial, attributes: Mapping[str, Any]) -> None:
-        """Queue a trial's point, with what was found of it but not how it ended."""
+        """Queue a trial's point, with its results so far but not its end."""
         kept = {name: value for name, value in attributes.items() if name not in (KIND, WHY)}
         self.study.add_trial(
             optuna.create_trial(
@@ -208,7 +208,7 @@ class Search:
         )  # fmt: skip
 
     def close(self) -> None:
-        """Give the storage's connections back."""
+        """Release the storage's connections."""
         give_back(self.storage)
 
     @contextmanager
@@ -237,12 +237,12 @@ def open_search(
     space: Space, folder: Path, storage: str | None = None, beat: Beat | None = None,
     tell: Tell = print, patience: Patience | None = None,
 ) -> Search:  # fmt: skip
-    """Open a search, new or begun; the same call goes on with it.
+    """Open a new search, or resume one that was begun.
 
     Raises:
         InvalidSpec: the space contradicts itself: no sampled point is valid.
-        UsageError: no point that was looked at is within the budget; the folder is not a search's;
-            a study of that name is of another space, or none of mnemic's.
+        UsageError: no examined point is within the budget; the folder is not a search's; a study
+            of that name belongs to another space, or is not one of mnemic's.
         EnvironmentFailed: the storage cannot be used.
     """
     demand_points(space)
@@ -279,13 +279,13 @@ def _bounds(search: Search) -> dict[str, float]:
 
 
 def directions(space: Space) -> list[StudyDirection]:
-    """Return the direction of each objective: skills are to grow, costs to shrink."""
+    """Return the direction of each objective: skills are maximised, costs minimised."""
     low, high = StudyDirection.MINIMIZE, StudyDirection.MAXIMIZE
     return [low if name in COSTS else high for name in space.settings.objectives]
 
 
 def _study(space: Space, storage: RDBStorage) -> tuple[Study, bool]:
-    """Return the study of the space, and whether this call made it."""
+    """Return the study of the space, and whether this call created it."""
     mark = {"space": space.hash, "identity": json.dumps(space.identity, sort_keys=True)}
     fresh = True
     try:
@@ -317,7 +317,7 @@ def _same_space(study: Study, space: Space) -> None:
 
 
 def _prepare(search: Search) -> None:
-    """Begin a study; where it is refused take it back, for the corrected space is another one."""
+    """Begin a study; if it is refused, delete it, since a corrected space is a different one."""
     space = search.space
     try:
         search.bounds = _bounds(search)
@@ -331,7 +331,7 @@ def _prepare(search: Search) -> None:
 
 
 def _begin(search: Search) -> None:
-    """Queue the points to begin with, once, whoever comes first."""
+    """Queue the starting specs, once: the first worker does it."""
     study, space = search.study, search.space
     with search._alone():
         if READY in study.user_attrs:

@@ -1,4 +1,4 @@
-"""Several calls at a time, each of which waits for a process of its own."""
+"""Run several calls at a time, each of which waits for its own process."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ R = TypeVar("R")
 def side_by_side(
     function: Callable[[T], R], items: Sequence[T], jobs: int, stopping: Event
 ) -> Iterator[R]:
-    """Yield ``function`` of each item, ``jobs`` at a time, in the order in which they are done.
+    """Yield ``function`` of each item, ``jobs`` at a time, in the order of completion.
 
-    What ends early, by Ctrl-C or an error, sets ``stopping`` and begins no further call.
+    An early end, by Ctrl-C or an error, sets ``stopping``, and no further call begins.
     """
     pool = ThreadPoolExecutor(jobs)
     try:

@@ -1,4 +1,4 @@
-"""Specs to begin with: those that the space holds."""
+"""The starting specs of a search that its space contains."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ NETWORK: Final = frozenset({
 
 @dataclass(frozen=True)
 class Beat:
-    """How a worker shows that it lives: every ``interval`` seconds; after ``grace`` without, its
-    trial is taken for dead and retried."""
+    """The heartbeat of a worker: one every ``interval`` seconds; after ``grace`` seconds without
+    one its trial is considered dead and retried."""
 
     interval: int = 60
     grace: int = 300
@@ -37,12 +37,12 @@ class Beat:
 def open_storage(
     url: str | None, folder: Path, beat: Beat, mounts: str | None = None
 ) -> RDBStorage:
-    """Open the storage of a run, reached and ready.
+    """Open the storage of a run, and check that it is reachable and ready.
 
     Args:
-        url: as SQLAlchemy writes it; None for SQLite in ``folder``.
-        folder: of the run.
-        beat: of the workers.
+        url: an SQLAlchemy URL; None for SQLite in ``folder``.
+        folder: the folder of the run.
+        beat: the heartbeat of the workers.
         mounts: the system's table of mounts, as Linux writes it; read from the system if None.
 
     Raises:
@@ -79,14 +79,14 @@ def open_storage(
 
 
 def demand_file(url: str) -> None:
-    """Raise UsageError where a URL is of an SQLite file that is not there: opened, it would be."""
+    """Raise UsageError where a URL names a missing SQLite file: opening it would create it."""
     database = make_url(_normal(url)).database
     if url.startswith("sqlite") and database and not Path(database).is_file():
         raise UsageError(f"{url}: no such file")
 
 
 def give_back(storage: RDBStorage) -> None:
-    """Close this thread's connection to a storage, and all that nobody uses now."""
+    """Close this thread's connection to a storage, and all that are not in use."""
     storage.remove_session()
     storage.engine.dispose()
 
@@ -100,7 +100,7 @@ def _made(url: str, options: dict[str, Any], beat: Beat) -> RDBStorage:
 
 
 def _normal(url: str) -> str:
-    """Return the URL with a driver that is a package of today."""
+    """Return the URL with a driver that is still maintained."""
     try:
         parsed = make_url(url)
     except ArgumentError:
@@ -127,7 +127,7 @@ def _refuse_network(database: str | None, mounts: str | None) -> None:
 
 
 def filesystem(path: Path, mounts: str | None = None) -> str | None:
-    """Return the type of the file system that a path lies on, where the system tells it.
+    """Return the type of the file system of a path, where the system provides it.
 
     >>> filesystem(Path("/data/x"), "a / ext4 rw 0 0\\nb /data nfs4 rw 0 0")
     'nfs4'
@@ -141,7 +141,7 @@ def filesystem(path: Path, mounts: str | None = None) -> str | None:
 
 
 def _silence() -> None:
-    """Silence Optuna's notes on experimental parts, and its log of trials, which we tell."""
+    """Silence Optuna's warnings on experimental features, and its log, which ours replaces."""
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
     warnings.filterwarnings("ignore", "Heartbeat of storage is supposed to be used", UserWarning)
     optuna.logging.set_verbosity(optuna.logging.WARNING)

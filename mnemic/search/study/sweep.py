@@ -1,4 +1,4 @@
-"""The learning rate of a spec: a small grid, halved again and again while training gets longer."""
+"""Choose a spec's learning rate by successive halving of a small grid, with longer training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ judged on seeds that did not choose it."""
 
 @dataclass(frozen=True)
 class Heat:
-    """What a rate came to after so many steps; a mean skill, -inf where training failed."""
+    """The mean skill with one rate after so many steps; -inf where training failed."""
 
     rate: float
     steps: int
@@ -26,16 +26,16 @@ def sweep(
 ) -> tuple[float, tuple[Heat, ...]]:
     """Return the best of some learning rates, by successive halving.
 
-    With n rates there are ⌈log₂ n⌉ heats. In the i-th from the end (the last is i = 1) each rate
-    that is left is trained for ``steps`` / 2^i steps, and the better half, rounded up, goes on.
+    With n rates there are ⌈log₂ n⌉ heats. In the i-th from the end (the last is i = 1) each
+    remaining rate is trained for ``steps`` / 2^i steps, and the better half, rounded up, goes on.
 
     Args:
         rates: at least one.
-        steps: of the training that the rate is chosen for.
-        tried: ``tried(rate, steps)`` gives the mean skill; -inf where training fails.
+        steps: the length of the training for which the rate is chosen.
+        tried: ``tried(rate, steps)`` returns the mean skill; -inf where training fails.
 
     Returns:
-        The rate, the lowest one of equals, and every heat in the order in which it was run.
+        The rate (of ties the lowest), and every heat in the order in which it was run.
 
     >>> sweep([0.1, 0.2, 0.3, 0.4], 100, lambda rate, steps: -abs(rate - 0.3))[0]
     0.3

@@ -1,4 +1,4 @@
-"""One training run, known by its spec, task, budget and seed: done once, and resumed if broken."""
+"""One training run, identified by spec, task, budget and seed: done once, and resumable."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ POINTS: Final = 5
 
 @dataclass(frozen=True)
 class Budget:
-    """What is the same for every spec: the model, the training and the steps."""
+    """The settings common to all specs: the model, the training and the steps."""
 
     model: Model
     training: Training
@@ -111,10 +111,10 @@ class Run:
 
 
 def run(job: Job, folder: Path, seconds: float = math.inf) -> Run:
-    """Do a training run, or read what it left; go on from its checkpoint if there is one.
+    """Do a training run, or load its stored result; resume from its checkpoint if there is one.
 
     Raises:
-        TooLong: by its first steps it would train for more than ``seconds``.
+        TooLong: judging by its first steps, it would train for more than ``seconds``.
         CheckFailed: a loss, gradient or score is not finite.
         InvalidSpec, UsageError: the spec cannot be run on this task, or at these sizes.
     """
@@ -131,7 +131,7 @@ def run(job: Job, folder: Path, seconds: float = math.inf) -> Run:
 
 
 def stored(place: Path) -> Run | None:
-    """Load what a run left in its folder, if it came to its end."""
+    """Load the result of a run from its folder, if it was completed."""
     if not (place / NAME).is_file():
         return None
     found = {"key": place.name, **json.loads((place / NAME).read_text(encoding="utf-8"))}
@@ -176,7 +176,7 @@ def _trained(job: Job, place: Path, clock: Clock) -> Run:
 
 
 def _compile_alone(place: Place) -> None:
-    """Let torch.compile start no processes of its own on a CPU, whose cores other runs have."""
+    """Keep torch.compile from starting its own processes on a CPU, whose cores other runs use."""
     if place.compiled and place.device == CPU:
         import torch._inductor.config as inductor
 
@@ -191,16 +191,16 @@ def _curve(place: Path) -> tuple[tuple[int, float], ...]:
 
 
 def forget(folder: Path, key: str) -> None:
-    """Throw a run's folder away."""
+    """Delete a run's folder."""
     shutil.rmtree(folder / key[:2] / key, ignore_errors=True)
 
 
 class TooLong(Exception):
-    """Raised where a run would take longer than it may."""
+    """Raised where a run would exceed its time limit."""
 
 
 class Clock:
-    """A `mnemic.models.progress.Progress` that takes the time of each step.
+    """A `mnemic.models.progress.Progress` that times each step.
 
     Once the first `FORECAST` steps are over, a run that would train for more than ``allowed``
     seconds is ended by `TooLong`.
@@ -218,7 +218,7 @@ class Clock:
         self.last = time.perf_counter()
 
     def step(self, done: int, loss: float) -> None:
-        """Take the time of a step that is over; forecast the whole once `FORECAST` are."""
+        """Record the time of a finished step; after `FORECAST` steps, forecast the whole run."""
         now = time.perf_counter()
         if self.last is not None:
             self.times.append(now - self.last)

@@ -1,4 +1,4 @@
-"""One trial, from the question to the answer."""
+"""One trial: from a point that the sampler proposes to the values told to the study."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ class Ended(Exception):
 
 
 def do(search: Search, trial: Trial) -> End:
-    """Do a trial and tell the study; one that was interrupted waits to be done again.
+    """Do a trial and report it to the study; an interrupted one is requeued.
 
-    One that another worker has ended meanwhile, since this one was taken for dead, is dropped.
+    A trial is dropped if this worker was considered dead and another has ended it meanwhile.
     """
     try:
         try:
@@ -100,7 +100,7 @@ def _tell(search: Search, trial: Trial, end: End) -> None:
 
 
 class _Trial:
-    """A trial in progress; what is found is kept at once."""
+    """A trial in progress; results are stored at once."""
 
     def __init__(self, search: Search, trial: Trial) -> None:
         self.search, self.trial = search, trial
@@ -151,7 +151,7 @@ class _Trial:
         )
 
     def look(self, spec: Spec) -> dict[str, Any]:
-        """Return what is known of a spec without training; look once, then read what was kept."""
+        """Return what is known of a spec without training; computed once, then read back."""
         kept: dict[str, Any] | None = self.trial.user_attrs.get(LOOK)
         if kept is not None:
             return kept
@@ -164,10 +164,10 @@ class _Trial:
         return seen
 
     def known_before(self, identity: str) -> None:
-        """Raise Ended where the same rule was done before; copy what was found to this trial.
+        """Raise Ended where the same rule was tried before; copy its results to this trial.
 
-        What crashed once may have been the machine's fault, and is tried again. A trial that is
-        done once more takes no failure for its end.
+        A crash may have been the machine's fault, so it does not count. A trial that is redone
+        does not take over a failure.
         """
         others = (r for r in self.search.records() if r.number < self.trial.number)
         alike = [r for r in others if r.identity == identity]
@@ -188,7 +188,7 @@ class _Trial:
 
     @staticmethod
     def settled(other: Record, again: bool) -> bool:
-        """Return whether a trial came to an end that another of the same rule would come to."""
+        """Return whether a trial's end would be the same for any trial of the same rule."""
         return other.kind in (FINISHED, STOPPED, COSTLY) or (other.kind == FAILED and not again)
 
     def within_budget(self, seen: Mapping[str, Any]) -> None:
@@ -198,7 +198,7 @@ class _Trial:
             raise Ended(End(COSTLY, "; ".join(over)))
 
     def constrain(self, seen: Mapping[str, Any]) -> list[str]:
-        """Tell the sampler the constraints; return in words those that are broken."""
+        """Report the constraints to the sampler; return those that are broken, in words."""
         over, told = [], self.trial.constraints  # by an earlier try of the same trial
         for name, bound in self.search.bounds.items():
             if name not in told:
@@ -208,7 +208,7 @@ class _Trial:
         return over
 
     def trained(self, spec: Spec, index: int, rung: Rung) -> list[Run]:
-        """Return the runs of a rung; train them unless they were kept."""
+        """Return the runs of a rung; train them unless they are stored."""
         kept = self.read_rung(index)
         if "runs" not in kept:
             runs = self.isolated(work.train_rung, spec, self.settings, rung, self.search.runs)
@@ -218,7 +218,7 @@ class _Trial:
         return [run_of(told) for told in kept["runs"]]
 
     def losses(self, seen: Mapping[str, Any], runs: list[Run]) -> list[float]:
-        """Return a rung's objectives, less is better; before training error stands for skill."""
+        """Return a rung's objectives, lower is better; an untrained rung's error replaces skill."""
         if not runs:
             costs = [float(seen[n]) for n in self.settings.objectives if n in COSTS and n in seen]
             return [float(seen["error"]), *costs]
@@ -239,15 +239,15 @@ class _Trial:
         return goes_on(values, others, keep)
 
     def read_rung(self, index: int) -> dict[str, Any]:
-        """Return what is kept of a rung so far."""
+        """Return the stored results of a rung."""
         return dict(self.trial.user_attrs.get(f"{RUNG}{index}", {}))
 
     def keep(self, name: str, value: Any) -> None:
-        """Keep an attribute, in the storage at once."""
+        """Store an attribute at once."""
         self.trial.set_user_attr(name, value)
 
     def isolated(self, function: Any, *arguments: Any) -> Any:
-        """Call in a process of its own, within what is left of the trial's limits."""
+        """Call a function in its own process, within the rest of the trial's limits."""
         limits = self.settings.limits
         left = max(0.0, limits.seconds - (time.monotonic() - self.began))
         answer = isolated(function, *arguments, bounds=Bounds(left, limits.memory), log=self.log,

@@ -1,4 +1,4 @@
-"""What the processes of a trial do: look at a point without training, train it on a rung."""
+"""The work of a trial's processes: examine a point without training, or train it on a rung."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def _convolution_backward(gradient: Tensor, weight: Tensor, asked: list[bool]) -> int:
     """Count the FLOPs of a convolution's gradients: as many as forward for input and for weight.
 
-    PyTorch's own count takes a convolution in groups for a dense one here.
+    PyTorch's own counter would count a grouped convolution as a dense one here.
     """
     return sum(asked[:2]) * 2 * gradient.numel() * weight[0].numel()
 

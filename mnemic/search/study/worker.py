@@ -36,11 +36,11 @@ class Done:
 def work_on(search: Search, jobs: int = 1) -> Done:
     """Do trials until the space's number is reached; ``jobs`` at a time.
 
-    Ctrl-C lets running trials save and puts them back; the same call goes on with them.
+    On Ctrl-C running trials save and are requeued; the same call resumes them.
 
     Raises:
-        EnvironmentFailed: the storage is gone, the device is not on this machine, or trials crash
-            one after another; these are put back.
+        EnvironmentFailed: the storage is unreachable, the device is not on this machine, or trials
+            crash one after another; these are requeued.
         UsageError: no such device.
         KeyboardInterrupt: Ctrl-C.
     """
@@ -62,7 +62,7 @@ def _over(running: list[Future[str]]) -> Iterator[Future[str]]:
 
 
 def _first_reason(running: list[Future[str]]) -> str:
-    """Wait for all workers, so that Ctrl-C is heard meanwhile; return why the first stopped."""
+    """Wait for all workers, still reacting to Ctrl-C; return why the first one stopped."""
     while not all(future.done() for future in running):
         wait(running, PAUSE)
         for future in _over(running):
@@ -102,7 +102,7 @@ def _loop(search: Search, done: list[int]) -> str:
 
 
 def _break_off(search: Search, crashed: list[int], why: str) -> NoReturn:
-    """Put back trials that crashed one after another, each once, and raise EnvironmentFailed."""
+    """Requeue trials that crashed one after another, each once, and raise EnvironmentFailed."""
     search.try_again(lambda one: one.number in crashed and AGAIN not in one.attributes)
     raise EnvironmentFailed(
         f"{len(crashed)} trials one after another have crashed, the last one: {why}; their logs "
