@@ -1,1 +1,2 @@
-"""What generated code stands on: importable with torch alone, copied beside it by ``compile``."""
+"""The package that generated code imports: it needs torch alone, and ``compile`` copies it beside
+that code."""

@@ -54,32 +54,36 @@ def total_states(x: Tensor) -> Tensor:
 
 
 def advanced_rows(x: Tensor, *, rows: int = 1) -> Tensor:
-    """Return the row so many further on, zero for the last: [..., C, K] → [..., C, K]."""
+    """Return each row as the row ``rows`` places later, zero for the last ones: [..., C, K] →
+    [..., C, K]."""
     return torch.cat([x[..., rows:, :], torch.zeros_like(x[..., :rows, :])], -2)
 
 
 def delayed_by(x: Tensor, *, rows: int) -> Tensor:
-    """Return the row so many before, zero for the first: [..., C, K] → [..., C, K]."""
+    """Return each row as the row ``rows`` places earlier, zero for the first ones: [..., C, K] →
+    [..., C, K]."""
     return torch.cat([torch.zeros_like(x[..., :rows, :]), x[..., :-rows, :]], -2)
 
 
 def advanced(x: Tensor) -> Tensor:
-    """Return the next row's number, zero for the last: [..., C] → [..., C]."""
+    """Return for each row the next row's number, zero for the last: [..., C] → [..., C]."""
     return torch.cat([x[..., 1:], torch.zeros_like(x[..., :1])], -1)
 
 
 def at_last_row(x: Tensor, like: Tensor) -> Tensor:
-    """Return a vector as the last of so many rows, zero before: [..., K] → [..., C, K]."""
+    """Return rows that are zero but for the last, which is the given vector: [..., K] →
+    [..., C, K]."""
     return torch.cat([torch.zeros_like(like[..., 1:, :]), x[..., None, :]], -2)
 
 
 def at_last(x: Tensor, like: Tensor) -> Tensor:
-    """Return a number as the last of so many rows, zero before: [...] → [..., C]."""
+    """Return numbers that are zero but for the last, which is the given one: [...] → [..., C]."""
     return torch.cat([torch.zeros_like(like[..., 1:]), x[..., None]], -1)
 
 
 def advanced_states(x: Tensor) -> Tensor:
-    """Return the next row's matrix, zero for the last: [..., C, V, K] → [..., C, V, K]."""
+    """Return for each row the next row's matrix, zero for the last: [..., C, V, K] →
+    [..., C, V, K]."""
     return torch.cat([x[..., 1:, :, :], torch.zeros_like(x[..., :1, :, :])], -3)
 
 
@@ -89,12 +93,13 @@ def first_of(x: Tensor) -> Tensor:
 
 
 def at_last_of(x: Tensor, like: Tensor) -> Tensor:
-    """Return a matrix as that of the last row, zero before: [..., V, K] → [..., C, V, K]."""
+    """Return matrices by row that are zero but for the last, the given one: [..., V, K] →
+    [..., C, V, K]."""
     return torch.cat([torch.zeros_like(like[..., 1:, :, :]), x[..., None, :, :]], -3)
 
 
 def without_last(x: Tensor) -> Tensor:
-    """Return the rows with zero for the last: [..., C, V] → [..., C, V]."""
+    """Return the rows with the last one set to zero: [..., C, V] → [..., C, V]."""
     return torch.cat([x[..., :-1, :], torch.zeros_like(x[..., :1, :])], -2)
 
 
@@ -159,12 +164,12 @@ def maximum_share(log_decay: Tensor, log_rate: Tensor, m: Tensor) -> Tensor:
 
 
 def in_shape_of(x: Tensor, like: Tensor) -> Tensor:
-    """Return rows that lie flat, back in their slots."""
+    """Return flattened rows in the shape of ``like``, which has an axis for slots."""
     return x.reshape(like.shape)
 
 
 def run_sums(x: Tensor, *, times: int) -> Tensor:
-    """Compute Σ over runs of so many numbers: [..., C·r] → [..., C]."""
+    """Compute Σ over each group of ``times`` consecutive numbers: [..., C·r] → [..., C]."""
     return x.unflatten(-1, (-1, times)).sum(-1)
 
 
@@ -174,14 +179,15 @@ def block_sums(x: Tensor, *, targets: int, sources: int) -> Tensor:
 
 
 def unbanded(x: Tensor, weights: Tensor) -> Tensor:
-    """Return a window's entries of each row, x_t,t+j: [..., C, C + c − 1] → [..., C, c]."""
+    """Return each row's entries within its window, x_t,t+j: [..., C, C + c − 1] → [..., C, c]."""
     rows, width = weights.shape[-2:]
     places = torch.arange(rows, device=x.device)[:, None] + torch.arange(width, device=x.device)
     return x.gather(-1, places.expand(weights.shape))
 
 
 def after_tail(x: Tensor, like: Tensor) -> Tensor:
-    """Return a chunk's rows behind a tail of zeros: [..., C, K] → [..., c − 1 + C, K]."""
+    """Return a chunk's rows with c − 1 rows of zeros before them: [..., C, K] →
+    [..., c − 1 + C, K]."""
     return torch.nn.functional.pad(x, (0, 0, like.shape[-2] - x.shape[-2], 0))
 
 
@@ -244,24 +250,28 @@ def cholesky_vjp(d: Tensor, factor: Tensor) -> Tensor:
 
 
 def first_rows(x: Tensor, kept: Tensor) -> Tensor:
-    """Return the part of the kept pairs: [M, n + C, …], [M, n, …] → [M, n, …]."""
+    """Return the entries of the pairs that were kept before the chunk: [M, n + C, …], [M, n, …] →
+    [M, n, …]."""
     return x[:, : kept.shape[1]]
 
 
 def kept_rows(x: Tensor, kept: Tensor, *, rows: int) -> Tensor:
-    """Return the part of kept pairs, zeros where a window left the oldest: → [M, n, …]."""
+    """Return the entries of the earlier pairs, with zeros for the oldest that a window dropped: →
+    [M, n, …]."""
     part = x[:, : x.shape[1] - rows]
     left = part.new_zeros(part.shape[0], kept.shape[1] - part.shape[1], *part.shape[2:])
     return torch.cat([left, part], 1)
 
 
 def rows_before(x: Tensor, kept: Tensor, rows: Tensor) -> Tensor:
-    """Return the kept part before new rows: [M, n′ + C, …], [M, n, …], [M, C, …] → [M, n, …]."""
+    """Return the earlier pairs' entries, which stand before the new rows: [M, n′ + C, …],
+    [M, n, …], [M, C, …] → [M, n, …]."""
     return kept_rows(x, kept, rows=rows.shape[1])
 
 
 def rows_behind(x: Tensor, rows: Tensor) -> Tensor:
-    """Return the last C rows, behind zeros if there are fewer: [M, n, …], [M, C, …] → [M, C, …]."""
+    """Return the last C rows, with zeros before them if there are fewer: [M, n, …], [M, C, …] →
+    [M, C, …]."""
     count = min(rows.shape[1], x.shape[1])
     missing = x.new_zeros(x.shape[0], rows.shape[1] - count, *x.shape[2:])
     return torch.cat([missing, x[:, x.shape[1] - count :]], 1)

@@ -1,4 +1,5 @@
-"""Which form a call runs: never fused kernels that have not passed their checks on this device."""
+"""The choice of a call's form; fused kernels that have not passed their checks here are never
+chosen."""
 
 from collections.abc import Collection
 

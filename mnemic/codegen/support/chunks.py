@@ -40,9 +40,10 @@ class _Segments(torch.autograd.Function):
 
 
 def segments(log_decay: Tensor) -> Tensor:
-    """Compute Π of decays over s < i ≤ t, zero for s > t: [..., C] → [..., C, C], of logarithms.
+    """Compute Π of decays over s < i ≤ t, zero for s > t, from their logarithms: [..., C] →
+    [..., C, C].
 
-    Summed segment by segment, not as differences of prefix sums, which cancel at strong decay.
+    Each segment is summed by itself: differences of prefix sums would cancel at strong decay.
     """
     if not transformed():
         found: Tensor = _Segments.apply(log_decay)
@@ -79,17 +80,18 @@ def remain_rows(log_decay: Tensor) -> Tensor:
 
 
 def left_at_end(log_decay: Tensor) -> Tensor:
-    """Compute the decay from each row to the last that is there: [..., C] → [..., C]."""
+    """Compute the decay from each row to the chunk's last row: [..., C] → [..., C]."""
     return remain_rows(log_decay[..., None])[..., 0]
 
 
 def delayed(x: Tensor, fill: float) -> Tensor:
-    """Return the number of the row before, ``fill`` for the first: [..., C] → [..., C]."""
+    """Return for each row the number of the previous row, ``fill`` for the first: [..., C] →
+    [..., C]."""
     return torch.cat([torch.full_like(x[..., :1], fill), x[..., :-1]], -1)
 
 
 def delayed_rows(x: Tensor, fill: float) -> Tensor:
-    """Return the row before each, ``fill`` for the first: [..., C, K] → [..., C, K]."""
+    """Return the previous row for each row, ``fill`` for the first: [..., C, K] → [..., C, K]."""
     return torch.cat([torch.full_like(x[..., :1, :], fill), x[..., :-1, :]], -2)
 
 
@@ -130,12 +132,14 @@ def decayed_scores(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
 
 
 def _small(x: Tensor) -> bool:
-    """Return whether a number for each pair and channel costs less than a few more operations."""
+    """Return whether an array with an entry for each pair and channel costs less than extra
+    operations."""
     return not torch.compiler.is_compiling() and x.numel() * x.shape[-2] <= PAIRS
 
 
 def _products(q: Tensor, k: Tensor) -> Tensor:
-    """Compute q kᵀ; of single rows by entries, faster than many products of one number each."""
+    """Compute q kᵀ; entry by entry if there is a single row, faster than many 1 × 1 matrix
+    products."""
     return (q * k).sum(-1, keepdim=True) if q.shape[-2] == k.shape[-2] == 1 else q @ k.mT
 
 
@@ -213,9 +217,9 @@ Error = Callable[[Tensor], Tensor]
 def substitution(mixing: Tensor, start: Tensor, error: Error) -> Tensor:
     """Solve y = start + L error(y) for y, L strictly lower triangular, row after row.
 
-    Within blocks of 16 rows a row's error is added to those that follow; between blocks stand
-    products of matrices. A row depends on those before it alone, whatever they are, and nothing
-    is read by the host. Where no derivative is taken a block's rows are added to in place.
+    Within blocks of 16 rows each row's error is added to the rows after it; between blocks this is
+    a matrix product. A row depends on earlier rows only, whatever they hold, and the host reads
+    nothing. Where no derivative is taken, a block's rows are updated in place.
     """
     size = mixing.shape[-1]
     in_place = not (torch.is_grad_enabled() or torch.compiler.is_compiling() or transformed())
@@ -237,7 +241,7 @@ def substitution(mixing: Tensor, start: Tensor, error: Error) -> Tensor:
 
 
 def error_of_row(error: Error, y: Tensor, row: int) -> Tensor:
-    """Return the error of one row, by ``error.row`` where ``error`` takes rows apart."""
+    """Return the error of one row, by ``error.row`` if ``error`` can treat rows one by one."""
     of_row = getattr(error, "row", None)
     return error(y) if of_row is None else of_row(y, row)
 
@@ -265,22 +269,22 @@ def spread_rows(matrix: Tensor, targets: int, sources: int) -> Tensor:
 
 
 def flat_rows(x: Tensor) -> Tensor:
-    """Return the rows of slots laid flat: [..., C, r, K] → [..., C·r, K]."""
+    """Return the rows of all slots flattened to one axis: [..., C, r, K] → [..., C·r, K]."""
     return x.flatten(-3, -2)
 
 
 def flat(x: Tensor) -> Tensor:
-    """Return the numbers of slots laid flat: [..., C, r] → [..., C·r]."""
+    """Return the numbers of all slots flattened to one axis: [..., C, r] → [..., C·r]."""
     return x.flatten(-2, -1)
 
 
 def repeat(x: Tensor, times: int) -> Tensor:
-    """Return each number so many times: [..., C] → [..., C·times]."""
+    """Return each number repeated ``times`` times: [..., C] → [..., C·times]."""
     return x.repeat_interleave(times, -1)
 
 
 def repeat_rows(x: Tensor, times: int) -> Tensor:
-    """Return each row so many times: [..., C, K] → [..., C·times, K]."""
+    """Return each row repeated ``times`` times: [..., C, K] → [..., C·times, K]."""
     return x.repeat_interleave(times, -2)
 
 
@@ -309,7 +313,7 @@ def row_scores(targets: Tensor, sources: Tensor, log_decay: Tensor) -> Tensor:
 
 
 def strictly_lower(matrix: Tensor, rows: int = 1) -> Tensor:
-    """Return what is below the diagonal of a matrix of blocks of so many rows, else zeros."""
+    """Return a matrix of blocks of ``rows`` rows with zeros on and above the block diagonal."""
     if rows == 1:
         return matrix.tril(-1)
     index = torch.arange(matrix.shape[-1], device=matrix.device) // rows
