@@ -63,12 +63,11 @@ def relative(weights: Tensor) -> Tensor:
 
 
 def _largest(x: Tensor, least: float) -> Tensor:
-    """Return the largest entry, whose gradient goes to all that equal it to within rounding alike.
+    """Return the largest entry; its gradient is shared by all entries that equal it up to rounding.
 
-    Roundings are those of a number of its size, of ``least`` at least.
-
-    Which of several equal keys' scores is the largest is otherwise a matter of the order in which
-    a product sums, and the gradient of one of them takes what belongs to all.
+    The rounding is that of a number of its size, of ``least`` at least. Without this, which of
+    several equal keys' scores is the largest would depend on the order in which a product sums, and
+    one of them would get the whole gradient.
     """
     most = x.detach().amax(-1, keepdim=True)
     slack = NEAR * torch.finfo(x.dtype).eps * most.abs().clamp_min(least)
@@ -77,7 +76,8 @@ def _largest(x: Tensor, least: float) -> Tensor:
 
 
 def decays_left(log_kept: Tensor, log_decay: Tensor, *, span: int = 0) -> Tensor:
-    """Return the log of what decays leave, up to a number a chunk: [M, n], [M, C] → [M, n + C].
+    """Return the log of what decays leave of each pair, up to a constant: [M, n], [M, C] →
+    [M, n + C].
 
     Row t sees exp(left_i − left_t) of pair i. In float64, since differences of sums cancel.
     """
@@ -214,7 +214,8 @@ def _by_blocks(
 
 
 def _size(how: Comparison, width: int) -> int:
-    """Return a block's rows: what its weights may take, of moving keys what their steps do best."""
+    """Return the rows of a block, by how many weights it may hold, and, if keys move, what is
+    fastest for their steps."""
     if how.moves and not how.keys:
         return ROWS
     return min(ROWS if how.moves else 512, max(16, MOST // max(1, width)))

@@ -36,7 +36,8 @@ NUMBERS = ["positions", "bounds", "total", "heads", "piece", "pieces"]
 """Where sequences lie (two pointers or None), and which piece of them a launch is for."""
 
 LAST = "  # as the last product lies, all lie: warps share columns"
-"""Comment in kernels whose last product was moved to the end (``latest`` says why)."""
+"""Comment in kernels where the last product decides the layout of all others (``latest`` says
+how)."""
 
 JIT = '@triton.jit(do_not_specialize=["piece", "pieces"])'
 """Without it each of a gradient's first pieces would be compiled anew."""

@@ -36,8 +36,8 @@ class Order(Generic[Load]):
     weights: dict[str, int] = field(default_factory=dict)
 
     def weight(self, name: str) -> int:
-        """Count the statements that a quantity depends on: those with the longest chains go
-        first."""
+        """Count the statements on the way to a quantity; of what a statement reads, the heaviest
+        comes first."""
         if name not in self.weights:
             reads = self.inside[name].reads() if name in self.inside else ()
             self.weights[name] = 1 + sum(self.weight(read) for read in reads)

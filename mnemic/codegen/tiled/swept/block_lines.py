@@ -229,15 +229,22 @@ class Printer:
 SOME = (
     "        some = tl.minimum(live, 1)  # one; for all the compiler knows there may be no blocks"
 )
-"""How often a sweep passes by all blocks. Of sweeps that surely pass by some the compiler keeps
-places and factors for those that follow, in registers that a gradient does not have."""
+"""The number 1, in a form that the compiler cannot know, by which the number of blocks is
+multiplied.
+
+If a sweep certainly had iterations, the compiler would hoist addresses and factors for later
+sweeps, into registers that a gradient does not have.
+"""
 
 ANEW = """\
         row, chunk, memory = row + (some - 1), chunk + (some - 1), memory + (some - 1)
         if LEAN:
             t = t + (some - 1)"""
-"""The same numbers as before, which the compiler takes for others: so it makes the places of what
-a section reads anew, and keeps none of earlier ones (in a lean cut not those of rows either)."""
+"""The same numbers as before, in a form in which the compiler takes them for others.
+
+So it computes the addresses of what a section reads again, and keeps none of earlier sections (in a
+lean cut not those of rows either).
+"""
 
 
 def loop(size: str, pad: int, some: bool = False) -> list[str]:
