@@ -54,36 +54,44 @@ def total_states(x: Tensor) -> Tensor:
 
 
 def advanced_rows(x: Tensor, *, rows: int = 1) -> Tensor:
-    """Return each row as the row ``rows`` places later, zero for the last ones: [..., C, K] →
-    [..., C, K]."""
+    """Return the row so many further on, zero for the last: [..., C, K] → [..., C, K].
+
+    Each row is replaced by the one ``rows`` places later.
+    """
     return torch.cat([x[..., rows:, :], torch.zeros_like(x[..., :rows, :])], -2)
 
 
 def delayed_by(x: Tensor, *, rows: int) -> Tensor:
-    """Return each row as the row ``rows`` places earlier, zero for the first ones: [..., C, K] →
-    [..., C, K]."""
+    """Return the row so many before, zero for the first: [..., C, K] → [..., C, K].
+
+    Each row is replaced by the one ``rows`` places earlier.
+    """
     return torch.cat([torch.zeros_like(x[..., :rows, :]), x[..., :-rows, :]], -2)
 
 
 def advanced(x: Tensor) -> Tensor:
-    """Return for each row the next row's number, zero for the last: [..., C] → [..., C]."""
+    """Return the next row's number, zero for the last: [..., C] → [..., C]."""
     return torch.cat([x[..., 1:], torch.zeros_like(x[..., :1])], -1)
 
 
 def at_last_row(x: Tensor, like: Tensor) -> Tensor:
-    """Return rows that are zero but for the last, which is the given vector: [..., K] →
-    [..., C, K]."""
+    """Return a vector as the last of so many rows, zero before: [..., K] → [..., C, K].
+
+    Only the last of C rows is not zero.
+    """
     return torch.cat([torch.zeros_like(like[..., 1:, :]), x[..., None, :]], -2)
 
 
 def at_last(x: Tensor, like: Tensor) -> Tensor:
-    """Return numbers that are zero but for the last, which is the given one: [...] → [..., C]."""
+    """Return a number as the last of so many rows, zero before: [...] → [..., C].
+
+    Only the last of C numbers is not zero.
+    """
     return torch.cat([torch.zeros_like(like[..., 1:]), x[..., None]], -1)
 
 
 def advanced_states(x: Tensor) -> Tensor:
-    """Return for each row the next row's matrix, zero for the last: [..., C, V, K] →
-    [..., C, V, K]."""
+    """Return the next row's matrix, zero for the last: [..., C, V, K] → [..., C, V, K]."""
     return torch.cat([x[..., 1:, :, :], torch.zeros_like(x[..., :1, :, :])], -3)
 
 
@@ -93,13 +101,15 @@ def first_of(x: Tensor) -> Tensor:
 
 
 def at_last_of(x: Tensor, like: Tensor) -> Tensor:
-    """Return matrices by row that are zero but for the last, the given one: [..., V, K] →
-    [..., C, V, K]."""
+    """Return a matrix as that of the last row, zero before: [..., V, K] → [..., C, V, K].
+
+    Only the last row's matrix is not zero.
+    """
     return torch.cat([torch.zeros_like(like[..., 1:, :, :]), x[..., None, :, :]], -3)
 
 
 def without_last(x: Tensor) -> Tensor:
-    """Return the rows with the last one set to zero: [..., C, V] → [..., C, V]."""
+    """Return the rows with zero for the last: [..., C, V] → [..., C, V]."""
     return torch.cat([x[..., :-1, :], torch.zeros_like(x[..., :1, :])], -2)
 
 
@@ -164,12 +174,18 @@ def maximum_share(log_decay: Tensor, log_rate: Tensor, m: Tensor) -> Tensor:
 
 
 def in_shape_of(x: Tensor, like: Tensor) -> Tensor:
-    """Return flattened rows in the shape of ``like``, which has an axis for slots."""
+    """Return rows that lie flat, back in their slots.
+
+    ``like`` has the axis of slots to which the flattened rows return.
+    """
     return x.reshape(like.shape)
 
 
 def run_sums(x: Tensor, *, times: int) -> Tensor:
-    """Compute Σ over each group of ``times`` consecutive numbers: [..., C·r] → [..., C]."""
+    """Compute Σ over runs of so many numbers: [..., C·r] → [..., C].
+
+    Each run has ``times`` consecutive numbers.
+    """
     return x.unflatten(-1, (-1, times)).sum(-1)
 
 
@@ -179,15 +195,17 @@ def block_sums(x: Tensor, *, targets: int, sources: int) -> Tensor:
 
 
 def unbanded(x: Tensor, weights: Tensor) -> Tensor:
-    """Return each row's entries within its window, x_t,t+j: [..., C, C + c − 1] → [..., C, c]."""
+    """Return a window's entries of each row, x_t,t+j: [..., C, C + c − 1] → [..., C, c]."""
     rows, width = weights.shape[-2:]
     places = torch.arange(rows, device=x.device)[:, None] + torch.arange(width, device=x.device)
     return x.gather(-1, places.expand(weights.shape))
 
 
 def after_tail(x: Tensor, like: Tensor) -> Tensor:
-    """Return a chunk's rows with c − 1 rows of zeros before them: [..., C, K] →
-    [..., c − 1 + C, K]."""
+    """Return a chunk's rows behind a tail of zeros: [..., C, K] → [..., c − 1 + C, K].
+
+    The tail has c − 1 rows.
+    """
     return torch.nn.functional.pad(x, (0, 0, like.shape[-2] - x.shape[-2], 0))
 
 
@@ -250,28 +268,34 @@ def cholesky_vjp(d: Tensor, factor: Tensor) -> Tensor:
 
 
 def first_rows(x: Tensor, kept: Tensor) -> Tensor:
-    """Return the entries of the pairs that were kept before the chunk: [M, n + C, …], [M, n, …] →
-    [M, n, …]."""
+    """Return the part of the kept pairs: [M, n + C, …], [M, n, …] → [M, n, …].
+
+    These are the entries of the pairs kept before the chunk.
+    """
     return x[:, : kept.shape[1]]
 
 
 def kept_rows(x: Tensor, kept: Tensor, *, rows: int) -> Tensor:
-    """Return the entries of the earlier pairs, with zeros for the oldest that a window dropped: →
-    [M, n, …]."""
+    """Return the part of kept pairs, zeros where a window left the oldest: → [M, n, …].
+
+    These are the entries of the pairs kept before the chunk; those that a window has dropped are
+    zero.
+    """
     part = x[:, : x.shape[1] - rows]
     left = part.new_zeros(part.shape[0], kept.shape[1] - part.shape[1], *part.shape[2:])
     return torch.cat([left, part], 1)
 
 
 def rows_before(x: Tensor, kept: Tensor, rows: Tensor) -> Tensor:
-    """Return the earlier pairs' entries, which stand before the new rows: [M, n′ + C, …],
-    [M, n, …], [M, C, …] → [M, n, …]."""
+    """Return the kept part before new rows: [M, n′ + C, …], [M, n, …], [M, C, …] → [M, n, …].
+
+    These are the entries of the pairs kept before the chunk.
+    """
     return kept_rows(x, kept, rows=rows.shape[1])
 
 
 def rows_behind(x: Tensor, rows: Tensor) -> Tensor:
-    """Return the last C rows, with zeros before them if there are fewer: [M, n, …], [M, C, …] →
-    [M, C, …]."""
+    """Return the last C rows, behind zeros if there are fewer: [M, n, …], [M, C, …] → [M, C, …]."""
     count = min(rows.shape[1], x.shape[1])
     missing = x.new_zeros(x.shape[0], rows.shape[1] - count, *x.shape[2:])
     return torch.cat([missing, x[:, x.shape[1] - count :]], 1)

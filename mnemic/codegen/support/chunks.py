@@ -40,8 +40,7 @@ class _Segments(torch.autograd.Function):
 
 
 def segments(log_decay: Tensor) -> Tensor:
-    """Compute Π of decays over s < i ≤ t, zero for s > t, from their logarithms: [..., C] →
-    [..., C, C].
+    """Compute Π of decays over s < i ≤ t, zero for s > t: [..., C] → [..., C, C], of logarithms.
 
     Each segment is summed by itself: differences of prefix sums would cancel at strong decay.
     """
@@ -80,18 +79,17 @@ def remain_rows(log_decay: Tensor) -> Tensor:
 
 
 def left_at_end(log_decay: Tensor) -> Tensor:
-    """Compute the decay from each row to the chunk's last row: [..., C] → [..., C]."""
+    """Compute the decay from each row to the last that is there: [..., C] → [..., C]."""
     return remain_rows(log_decay[..., None])[..., 0]
 
 
 def delayed(x: Tensor, fill: float) -> Tensor:
-    """Return for each row the number of the previous row, ``fill`` for the first: [..., C] →
-    [..., C]."""
+    """Return the number of the row before, ``fill`` for the first: [..., C] → [..., C]."""
     return torch.cat([torch.full_like(x[..., :1], fill), x[..., :-1]], -1)
 
 
 def delayed_rows(x: Tensor, fill: float) -> Tensor:
-    """Return the previous row for each row, ``fill`` for the first: [..., C, K] → [..., C, K]."""
+    """Return the row before each, ``fill`` for the first: [..., C, K] → [..., C, K]."""
     return torch.cat([torch.full_like(x[..., :1, :], fill), x[..., :-1, :]], -2)
 
 
@@ -269,22 +267,28 @@ def spread_rows(matrix: Tensor, targets: int, sources: int) -> Tensor:
 
 
 def flat_rows(x: Tensor) -> Tensor:
-    """Return the rows of all slots flattened to one axis: [..., C, r, K] → [..., C·r, K]."""
+    """Return the rows of slots laid flat: [..., C, r, K] → [..., C·r, K]."""
     return x.flatten(-3, -2)
 
 
 def flat(x: Tensor) -> Tensor:
-    """Return the numbers of all slots flattened to one axis: [..., C, r] → [..., C·r]."""
+    """Return the numbers of slots laid flat: [..., C, r] → [..., C·r]."""
     return x.flatten(-2, -1)
 
 
 def repeat(x: Tensor, times: int) -> Tensor:
-    """Return each number repeated ``times`` times: [..., C] → [..., C·times]."""
+    """Return each number so many times: [..., C] → [..., C·times].
+
+    ``times`` says how often.
+    """
     return x.repeat_interleave(times, -1)
 
 
 def repeat_rows(x: Tensor, times: int) -> Tensor:
-    """Return each row repeated ``times`` times: [..., C, K] → [..., C·times, K]."""
+    """Return each row so many times: [..., C, K] → [..., C·times, K].
+
+    ``times`` says how often.
+    """
     return x.repeat_interleave(times, -2)
 
 
@@ -313,7 +317,10 @@ def row_scores(targets: Tensor, sources: Tensor, log_decay: Tensor) -> Tensor:
 
 
 def strictly_lower(matrix: Tensor, rows: int = 1) -> Tensor:
-    """Return a matrix of blocks of ``rows`` rows with zeros on and above the block diagonal."""
+    """Return what is below the diagonal of a matrix of blocks of so many rows, else zeros.
+
+    Blocks have ``rows`` rows; those on and above the diagonal are zero.
+    """
     if rows == 1:
         return matrix.tril(-1)
     index = torch.arange(matrix.shape[-1], device=matrix.device) // rows

@@ -76,10 +76,10 @@ def _largest(x: Tensor, least: float) -> Tensor:
 
 
 def decays_left(log_kept: Tensor, log_decay: Tensor, *, span: int = 0) -> Tensor:
-    """Return the log of what decays leave of each pair, up to a constant: [M, n], [M, C] →
-    [M, n + C].
+    """Return the log of what decays leave, up to a number a chunk: [M, n], [M, C] → [M, n + C].
 
-    Row t sees exp(left_i − left_t) of pair i. In float64, since differences of sums cancel.
+    Row t sees exp(left_i − left_t) of pair i. In float64, since differences of sums cancel. The
+    constant is the same for all entries of a chunk, and cancels.
     """
     past = log_decay.double().clamp_min(LOWEST).cumsum(-1)
     return append_rows(log_kept.double(), -past, span=span)
