@@ -214,8 +214,8 @@ class Body:
             yield f"{self.pad}{self.found.say(quantity.name)} += tl.sum({self.found.say(mixed)}, 1)"
 
     def _known(self, name: str, over: int) -> Iterator[str]:
-        """Yield the quantities that are known after so many passes, where computing them later
-        would mean to load memories again."""
+        """Yield the statements on the way to a quantity that are possible after so many passes: run
+        later, they would have to load memories again."""
         if name in self.done or name not in self.passes.inside:
             return
         if self.passes.level(name) <= over and not self.found.streams(name):

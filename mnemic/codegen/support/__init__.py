@@ -1,2 +1,1 @@
-"""The package that generated code imports: it needs torch alone, and ``compile`` copies it beside
-that code."""
+"""What generated code imports: needs torch alone; ``compile`` copies it beside the code."""

@@ -1,5 +1,4 @@
-"""The data that a generated module declares for its layer: the block and the learned
-coefficients."""
+"""The data that a generated module declares for its layer: block and learned coefficients."""
 
 from dataclasses import dataclass, replace
 

@@ -1,5 +1,4 @@
-"""The work of one iteration of a kernel's loop, by count, and an estimate of the cycles that it
-takes.
+"""The work of one iteration of a kernel's loop, and an estimate of the cycles that it takes.
 
 The figures were fitted to a simulation of machine code for sm_90 (its issue, latencies and units),
 within a third of it for gated and plain delta rules at 64 and 128 channels. None was measured on a

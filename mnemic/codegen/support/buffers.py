@@ -1,4 +1,4 @@
-"""Buffers that kernels write to; in debug mode they are poisoned and guarded, so that faults show.
+"""Buffers that kernels write to; debug mode poisons and guards them, so that faults show.
 
 With ``MNEMIC_DEBUG`` set (and not 0) a new buffer is filled with NaN, and so is a band on either
 side of it: an entry that no kernel wrote stays NaN, an unmasked read out of bounds brings NaN into

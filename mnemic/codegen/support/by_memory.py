@@ -1,5 +1,4 @@
-"""Apply a function of many memories to a few of them at a time, so that its temporaries stay in the
-cache."""
+"""Calls of a function for a few memories at a time, so that temporaries stay in the cache."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

@@ -1,5 +1,4 @@
-"""The choice of a call's form; fused kernels that have not passed their checks here are never
-chosen."""
+"""Which form a call runs: never fused kernels that have not passed their checks here."""
 
 from collections.abc import Collection
 

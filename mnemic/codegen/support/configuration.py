@@ -1,4 +1,4 @@
-"""How a fused kernel's work is tiled: the *cut* of its work, chosen before the kernel has ever run.
+"""The *cut* of a fused kernel's work, its tiling, chosen before the kernel has ever run.
 
 A cut is the rows of a chunk, the channels of a block of values, warps and stages. The model first
 keeps the cuts whose tiles fit on chip at the fullest moment of a chunk, as the kernel's data counts

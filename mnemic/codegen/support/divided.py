@@ -1,5 +1,4 @@
-"""A form in two kernels: one runs all chunks in parallel, the other scans what depends on the
-state.
+"""A form in two kernels: one runs chunks in parallel, one scans what depends on the state.
 
 The first computes what no carried state reaches, a program for each chunk, and stores the results
 of its products as tiles; the scan loads these chunk by chunk.

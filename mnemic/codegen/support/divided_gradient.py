@@ -1,5 +1,4 @@
-"""A gradient in three kernels: what no gradient of a state reaches, a scan of those gradients, and
-the rest.
+"""A gradient in three kernels: what no state's gradient reaches, their scan, and the rest.
 
 The form has kept the state at each chunk's start. The first and the last kernel have a program for
 each chunk, which takes the values block by block; the scan goes from the last chunk to the first

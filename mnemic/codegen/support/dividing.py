@@ -1,4 +1,4 @@
-"""The choice between one kernel and several for a form, and the cut of these, before they ever run.
+"""The choice between one kernel and several for a form, and the cut of the several.
 
 The cycles of both are counted. One kernel: the waves of its programs, each with its chunks one
 after another. Several: the waves of the kernel that runs all chunks in parallel, a program for each

@@ -376,7 +376,7 @@ _always: list[bool] = []
 @contextmanager
 def sweeping(*, always: bool) -> Iterator[None]:
     """Use, in this context, kernels that loop over blocks of their memories wherever they exist, or
-    nowhere. For tests."""
+    nowhere. For checks."""
     _always.append(always)
     try:
         yield
@@ -390,7 +390,7 @@ _changes: list[dict[str, Any]] = []
 
 @contextmanager
 def recut(**changes: int) -> Iterator[None]:
-    """Change, in this context, the cut of kernels with gradients. For tests.
+    """Change, in this context, the cut of kernels with gradients. For checks.
 
     ``changes`` are fields of ``Configuration``, such as ``lean``.
     """
@@ -407,7 +407,7 @@ _divided: list[bool] = []
 
 @contextmanager
 def in_several(*, always: bool) -> Iterator[None]:
-    """Run forms, in this context, in several kernels wherever they can, or nowhere. For tests."""
+    """Run forms, in this context, in several kernels wherever they can, or nowhere. For checks."""
     _divided.append(always)
     try:
         yield

@@ -1,5 +1,4 @@
-"""Kept pairs: states that grow with the sequence. They are padded to batch rows of different
-lengths."""
+"""Kept pairs: states that grow with the sequence, padded where rows have different lengths."""
 
 from collections.abc import Mapping, Sequence
 

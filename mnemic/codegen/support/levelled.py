@@ -1,4 +1,4 @@
-"""Fused forms of a tree of levels: every level is a memory of its own, and the output is their sum.
+"""Fused forms of a tree of levels: each level is a memory, and the output is their sum.
 
 A chunk whose rows are a power of two that divides its position is read and written as a whole by
 the levels above it; the rest of a sequence goes token by token, with all levels side by side as a

@@ -1,5 +1,4 @@
-"""Gradients over pairs that change: each chunk's gradient reads the pairs as they stood at its
-start.
+"""Gradients over pairs that change: each chunk's reads the pairs as they were at its start.
 
 They are kept at the start of every piece of about √N of N chunks, and recomputed inside a piece
 chunk by chunk, so that 2 √N copies lie in memory at once.

@@ -1,4 +1,4 @@
-"""Kernel launches as operators of torch: opaque nodes of a graph, with shapes for fake tensors.
+"""Kernel launches as operators of torch: opaque nodes of a graph, with shapes for fakes.
 
 Each kernel registers two operators when its module is imported, ``forward`` and ``backward``, so
 that torch.compile, FakeTensorMode and torch.export see through a call up to the launch. Names hold

@@ -1,5 +1,4 @@
-"""Methods that read numbers on the host, which no graph can do: torch.compile breaks the graph
-there."""
+"""Methods that read numbers on the host: torch.compile breaks the graph at each of them."""
 
 from collections.abc import Callable
 from functools import wraps

@@ -1,4 +1,4 @@
-"""A gradient in several kernels where a token sees a window: several chunks add to the same rows.
+"""A gradient in several kernels where tokens see windows: chunks add to the same rows.
 
 So the kernel that computes the gradients of arguments stores each chunk's contribution to keys and
 values as a separate tile, in 32 bits, and one more kernel sums the tiles onto the rows.

@@ -1,4 +1,4 @@
-"""Documents of a packed row, regrouped into batches by the digits, or the size, of their lengths.
+"""Documents of a packed row in batches, by the digits or the size of their lengths.
 
 If a state can be carried on from anywhere, the binary digits of the lengths are processed from the
 highest: all documents whose length has the digit run that many tokens further, at once. Else

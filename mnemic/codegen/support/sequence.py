@@ -1,5 +1,4 @@
-"""The interface that blocks and language models rely on: a sequence, a state, padding,
-documents."""
+"""What blocks and language models rely on: a sequence, a state, padding, documents."""
 
 import inspect
 from collections.abc import Mapping, Sequence

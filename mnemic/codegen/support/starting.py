@@ -1,4 +1,4 @@
-"""The start of a kernel, which avoids constructs that this version of Triton compiles wrongly."""
+"""The start of a kernel, avoiding what this version of Triton compiles wrongly."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final

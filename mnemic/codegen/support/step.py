@@ -1,5 +1,4 @@
-"""A layer's single token through its own kernel: the projections, one launch, the output
-projection."""
+"""A layer's single token through its kernel: projections, one launch, output projection."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -1,5 +1,4 @@
-"""Fused forms over kept pairs: the growing states lie in device memory, and kernels loop over
-blocks."""
+"""Fused forms over kept pairs: these lie in device memory, and kernels loop over blocks."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace

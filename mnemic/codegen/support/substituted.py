@@ -1,5 +1,4 @@
-"""Kept pairs that are made from earlier pairs: forward substitution by parts, then all reads at
-once.
+"""Kept pairs made from earlier pairs: forward substitution by parts, then all reads.
 
 Only the making of pairs is sequential, as in a triangular system solved by blocks. For each part
 (some chunks), one launch with a program for each chunk sums what earlier pairs contribute to its
