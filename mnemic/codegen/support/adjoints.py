@@ -75,18 +75,12 @@ def advanced(x: Tensor) -> Tensor:
 
 
 def at_last_row(x: Tensor, like: Tensor) -> Tensor:
-    """Return a vector as the last of so many rows, zero before: [..., K] → [..., C, K].
-
-    Only the last of C rows is not zero.
-    """
+    """Return a vector as the last of so many rows, zero before: [..., K] → [..., C, K]."""
     return torch.cat([torch.zeros_like(like[..., 1:, :]), x[..., None, :]], -2)
 
 
 def at_last(x: Tensor, like: Tensor) -> Tensor:
-    """Return a number as the last of so many rows, zero before: [...] → [..., C].
-
-    Only the last of C numbers is not zero.
-    """
+    """Return a number as the last of so many rows, zero before: [...] → [..., C]."""
     return torch.cat([torch.zeros_like(like[..., 1:]), x[..., None]], -1)
 
 
@@ -101,10 +95,7 @@ def first_of(x: Tensor) -> Tensor:
 
 
 def at_last_of(x: Tensor, like: Tensor) -> Tensor:
-    """Return a matrix as that of the last row, zero before: [..., V, K] → [..., C, V, K].
-
-    Only the last row's matrix is not zero.
-    """
+    """Return a matrix as that of the last row, zero before: [..., V, K] → [..., C, V, K]."""
     return torch.cat([torch.zeros_like(like[..., 1:, :, :]), x[..., None, :, :]], -3)
 
 
@@ -174,18 +165,12 @@ def maximum_share(log_decay: Tensor, log_rate: Tensor, m: Tensor) -> Tensor:
 
 
 def in_shape_of(x: Tensor, like: Tensor) -> Tensor:
-    """Return rows that lie flat, back in their slots.
-
-    ``like`` has the axis of slots to which the flattened rows return.
-    """
+    """Return rows that lie flat, back in their slots."""
     return x.reshape(like.shape)
 
 
 def run_sums(x: Tensor, *, times: int) -> Tensor:
-    """Compute Σ over runs of so many numbers: [..., C·r] → [..., C].
-
-    Each run has ``times`` consecutive numbers.
-    """
+    """Compute Σ over runs of so many numbers: [..., C·r] → [..., C]."""
     return x.unflatten(-1, (-1, times)).sum(-1)
 
 
@@ -202,10 +187,7 @@ def unbanded(x: Tensor, weights: Tensor) -> Tensor:
 
 
 def after_tail(x: Tensor, like: Tensor) -> Tensor:
-    """Return a chunk's rows behind a tail of zeros: [..., C, K] → [..., c − 1 + C, K].
-
-    The tail has c − 1 rows.
-    """
+    """Return a chunk's rows behind a tail of zeros: [..., C, K] → [..., c − 1 + C, K]."""
     return torch.nn.functional.pad(x, (0, 0, like.shape[-2] - x.shape[-2], 0))
 
 

@@ -31,8 +31,8 @@ ELSEWHERE = {"g": "log_alpha", "gk": "log_alpha", "beta": "eta", "state": "initi
 
 
 class ArgumentError(Pickled, ValueError):
-    """An argument that the operator cannot take; the message names it, the value found and the
-    values allowed."""
+    """An argument that the operator cannot take; the message names it, its value, and what is
+    allowed."""
 
 
 def check(
@@ -102,10 +102,8 @@ def not_a_tensor(x: object) -> str:
 def check_numbers(
     signature: Signature, given: Mapping[str, Tensor], mask: Tensor | None = None
 ) -> None:
-    """Check that all values are finite and every coefficient is in its range.
-
-    A mask [B, T] restricts the check to the tokens where it is true.
-    """
+    """Check that all values are finite and every coefficient is in its range, at the tokens where a
+    mask [B, T] is true."""
     told = {c.name: c for c in signature.coefficients}
     for name, whole in given.items():
         x = whole.detach() if mask is None else whole.detach()[mask]

@@ -31,9 +31,8 @@ LOADED = 2_500
 
 @dataclass(frozen=True)
 class Body:
-    """The costly operations of one iteration: matrix products by the names of their sizes (rows,
-    columns, and the summed axis), functions that take products one after another, and functions of
-    rows against rows or channels."""
+    """Matrix products by the names of their sizes (rows, columns, and the summed axis), functions
+    that take products one after another, and functions of rows against rows or channels."""
 
     products: tuple[tuple[tuple[str, str, str], int], ...]
     solves: int = 0

@@ -89,9 +89,8 @@ def by_memory(function: Function, entries: int, *inputs: Tensor) -> Found:
 
 
 def _even(many: int, size: int) -> int:
-    """Return a slice size of at most ``size`` that divides the axis evenly, since all slices then
-    share a graph; if that would be less than half of ``size``, return one that leaves a smaller
-    last slice."""
+    """Return the size, up to ``size``, of slices that are all equal and so share a graph; or, if
+    these would be less than half as large, of slices of which the last is smaller."""
     size = min(many, size)
     even = next(even for even in range(size, 0, -1) if many % even == 0)
     return even if 2 * even >= size else size

@@ -44,8 +44,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to try: the device, the forms and dtypes, sizes, and the chunk size (``None``: the
-    rule's own)."""
+    """What to try: device, forms, dtypes, sizes, and the chunk size (``None``: the rule's own)."""
 
     device: torch.device
     forms: tuple[str, ...]
@@ -63,11 +62,10 @@ class Plan:
 
 
 def plans(rule: Any, device: torch.device) -> tuple[Plan, ...]:
-    """Return the plans that this machine can try: small sizes first, then sizes as large as in
-    training.
+    """Return the plans that this machine can try: small sizes, then sizes as large as in training.
 
-    The large ones need several pieces of a sequence and several blocks of values. Interpreted
-    kernels get tiny sizes, cut so that there are as many pieces and blocks.
+    These need several pieces of a sequence and blocks of values. Interpreted kernels get tiny
+    sizes, cut so that there are as many pieces and blocks.
     """
     small = plan(rule, device)
     if "triton" not in small.forms:
@@ -159,8 +157,7 @@ def drawn(layer_type: type[SequenceLayer], wanted: Plan, tokens: int) -> tuple[T
 
 
 def made(layer_type: type[SequenceLayer], wanted: Plan, width: int) -> Any:
-    """Make a freshly initialised layer in float64: d_k = width, and d_v too unless the plan says
-    otherwise."""
+    """Make a new layer in float64: d_k = width, and d_v too unless the plan says otherwise."""
     groups = layer_type.grouped()
     value = (wanted.value or width) if width == wanted.width else width
     value = layer_type.rule.signature.values(width, value)

@@ -130,14 +130,12 @@ def decayed_scores(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
 
 
 def _small(x: Tensor) -> bool:
-    """Return whether an array with an entry for each pair and channel costs less than extra
-    operations."""
+    """Return whether an array of pairs and channels costs less than a few more operations."""
     return not torch.compiler.is_compiling() and x.numel() * x.shape[-2] <= PAIRS
 
 
 def _products(q: Tensor, k: Tensor) -> Tensor:
-    """Compute q kᵀ; entry by entry if there is a single row, faster than many 1 × 1 matrix
-    products."""
+    """Compute q kᵀ; of single rows entry by entry, faster than many 1 × 1 matrix products."""
     return (q * k).sum(-1, keepdim=True) if q.shape[-2] == k.shape[-2] == 1 else q @ k.mT
 
 
@@ -277,18 +275,12 @@ def flat(x: Tensor) -> Tensor:
 
 
 def repeat(x: Tensor, times: int) -> Tensor:
-    """Return each number so many times: [..., C] → [..., C·times].
-
-    ``times`` says how often.
-    """
+    """Return each number so many times: [..., C] → [..., C·times]."""
     return x.repeat_interleave(times, -1)
 
 
 def repeat_rows(x: Tensor, times: int) -> Tensor:
-    """Return each row so many times: [..., C, K] → [..., C·times, K].
-
-    ``times`` says how often.
-    """
+    """Return each row so many times: [..., C, K] → [..., C·times, K]."""
     return x.repeat_interleave(times, -2)
 
 
@@ -317,10 +309,7 @@ def row_scores(targets: Tensor, sources: Tensor, log_decay: Tensor) -> Tensor:
 
 
 def strictly_lower(matrix: Tensor, rows: int = 1) -> Tensor:
-    """Return what is below the diagonal of a matrix of blocks of so many rows, else zeros.
-
-    Blocks have ``rows`` rows; those on and above the diagonal are zero.
-    """
+    """Return what is below the diagonal of a matrix of blocks of so many rows, else zeros."""
     if rows == 1:
         return matrix.tril(-1)
     index = torch.arange(matrix.shape[-1], device=matrix.device) // rows

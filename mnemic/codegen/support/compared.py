@@ -103,11 +103,8 @@ def moved(
     case: Case, vectors: tuple[str, ...], dtype: torch.dtype, draw: int, step: float | None = None
 ) -> Case:
     """Return a case whose vectors, parameters and states are rounded to the dtype and then
-    perturbed.
-
-    Each number moves by ``step`` of itself, or by one rounding, up or down or not at all; what is
-    symmetric stays symmetric.
-    """
+    perturbed: each number by ``step`` of itself, or by one rounding, up or down or not at all; what
+    is symmetric stays symmetric."""
     generator = torch.Generator().manual_seed(draw)
     part = rounding(dtype) if step is None else step
 
@@ -164,8 +161,8 @@ def everything(rule: Any, case: Case, form: str, dtype: torch.dtype, rounding: t
 
 
 def _apart(x: Tensor) -> Tensor:
-    """Return the same numbers in a tensor that is not contiguous: other axis order, every other
-    place unused."""
+    """Return the same numbers, not contiguous: in another order of axes, every other place
+    unused."""
     wide = torch.stack([x, x], -1).transpose(1, 2).contiguous().transpose(1, 2)
     return wide.detach()[..., 0]
 

@@ -1,11 +1,10 @@
 """The *cut* of a fused kernel's work, its tiling, chosen before the kernel has ever run.
 
-A cut is the rows of a chunk, the channels of a block of values, warps and stages. The model first
-keeps the cuts whose tiles fit on chip at the fullest moment of a chunk, as the kernel's data counts
-it; of these it takes the one with the fewest cycles by count: waves of programs over the device's
-multiprocessors, each program with its chunks one after another, each chunk with a fixed delay, its
-products and its bytes. So a few memories are cut into many blocks of values, and many memories into
-few.
+A cut is the rows of a chunk, the channels of a block of values, warps and stages. The model keeps
+the cuts whose tiles fit on chip at the fullest moment of a chunk; of these it takes the one with
+the fewest cycles by count: waves of programs over the device's multiprocessors, each with its
+chunks one after another, each chunk with a fixed delay, its products and bytes. So a few memories
+are cut into many blocks of values, and many memories into few.
 """
 
 from collections.abc import Iterator, Sequence
@@ -96,16 +95,13 @@ class Cuttable(Protocol):
 
     @property
     def alive(self) -> tuple[tuple[Tiles, ...], ...]:
-        """The moments of a chunk at which most entries are alive, in the form and in its
-        gradient."""
+        """The moments of a chunk with most live entries, in the form and in its gradient."""
 
     def fits(self, rows: int) -> int:
-        """Return the rows of a chunk that reads at most ``rows`` rows, those of its windows among
-        them."""
+        """Return the rows of a chunk that reads, with its windows, at most ``rows`` rows."""
 
     def sources(self, rows: int) -> int:
-        """Return the number of rows of a tile that holds all that the windows of a chunk's rows
-        read."""
+        """Return the rows of a tile for all that the windows of a chunk's rows read."""
 
 
 @dataclass(frozen=True)
@@ -115,17 +111,13 @@ class Configuration:
     A ``lean`` gradient (1) reloads memories in each stage that reads them, and keeps the gradients
     of memories in device memory, which no stage may load before they are stored. The leanest (2)
     stores the results of products that are read later, and reloads everything for each product. In
-    a kernel that loops over blocks of its memories, a lean gradient reloads rows of channels for
-    each block.
-
-    A ``swept`` cut is for the kernel that loops over blocks of its memories. For a ``full`` cut the
+    a kernel that loops over blocks of its memories it reloads rows of channels for each block. A
+    ``swept`` cut is for the kernel that loops over blocks of its memories. For a ``full`` cut the
     assembler may give threads all available registers, where by itself it would rather spill some
     than have only one program on a multiprocessor. For a ``sparing`` cut it omits optimisations
-    that cost registers.
-
-    A cut with ``parallel`` warps is for the several kernels that the form is divided into: kernels
-    that run all chunks in parallel have that many warps, twice as many where ``doubled`` names
-    them; the block, warps and stages are those of the scan.
+    that cost registers. A cut with ``parallel`` warps is for the several kernels that the form is
+    divided into: those that run all chunks in parallel have that many warps, twice as many where
+    ``doubled`` names them; the block, warps and stages are those of the scan.
     """
 
     rows: int
@@ -165,8 +157,7 @@ class Configuration:
         return found
 
     def parallel_warps(self, name: str) -> int:
-        """Count the warps of the kernel with that name, one of those that run all chunks in
-        parallel."""
+        """Count the warps of the kernel with that name, which runs all chunks in parallel."""
         return self.parallel * (2 if name in self.doubled else 1)
 
     @property
@@ -237,8 +228,7 @@ def configured(
     kernel: Cuttable, sizes: dict[str, int], device: Limits, work: Work, *, gradient: bool,
     most: int = 64,
 ) -> Configuration:  # fmt: skip
-    """Choose the cut with the fewest cycles of those that fit on chip, else the one that comes
-    nearest.
+    """Choose the cut with the fewest cycles of those that fit on chip, else the nearest to fitting.
 
     ``sizes`` are the axes' by name; ``most`` is how many rows a chunk may have.
     """
@@ -310,8 +300,7 @@ def _lesser(length: dict[str, int], names: str) -> int:
 
 
 def least_entries(kernel: Cuttable, sizes: dict[str, int], *, gradient: bool) -> int:
-    """Count the live entries of each thread at the smallest cut; 0 where not all sizes are
-    known."""
+    """Count a thread's live entries at the smallest cut; 0 where not all sizes are known."""
     shapes = [shape for moments in kernel.alive for tiles in moments for shape, _ in tiles]
     named = {name for shape in shapes for names in shape for name in names.split("|")}
     if not named - {"C", "SOURCES"} <= sizes.keys():
@@ -349,12 +338,9 @@ def _products(kernel: Cuttable, length: dict[str, int], gradient: bool) -> int:
 
 
 def _bytes(kernel: Cuttable, length: dict[str, int], work: Work, gradient: bool) -> int:
-    """Count the bytes that a chunk moves.
-
-    These are its arguments (a gradient also writes theirs, in 32 bits, a part for each block), and
-    4 bytes for each entry of memories that are looped over by blocks, as the cache is three times
-    faster.
-    """
+    """Count a chunk's bytes: of its arguments, for a gradient theirs in 32 bits too, a part for
+    each block; and 4 for an entry of memories looped over by blocks, as the cache is three times
+    faster."""
     entries = sum(length["C"] * volume([length[s] for s in row.sizes]) for row in kernel.rows)
     found = entries * (2 * work.bytes + 4 if gradient else work.bytes)
     if kernel.along:

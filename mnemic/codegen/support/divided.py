@@ -1,7 +1,6 @@
 """A form in two kernels: one runs chunks in parallel, one scans what depends on the state.
 
-The first computes what no carried state reaches, a program for each chunk, and stores the results
-of its products as tiles; the scan loads these chunk by chunk.
+The first stores the results of its products, a tile for each chunk, and the scan loads these.
 """
 
 from dataclasses import dataclass
@@ -25,10 +24,8 @@ MOST = 65_535
 
 @dataclass(frozen=True)
 class Tile:
-    """A tensor, of each chunk, that one kernel stores for the next: its name and sizes.
-
-    A ``rounded`` one is stored in 16 bits if the call's products have operands of 16 bits.
-    """
+    """A tensor that one kernel stores for the next, of each chunk: its name and sizes; a
+    ``rounded`` one has 16 bits if the call's products have operands of 16 bits."""
 
     name: str
     sizes: tuple[str, ...]
@@ -82,8 +79,7 @@ def run(
     launch: "Launch", start: list[Tensor], end: list[Tensor], kept: list[Tensor], out: Tensor, *,
     keep: bool,
 ) -> None:  # fmt: skip
-    """Launch both kernels; fill the output, the final states and (with ``keep``) each chunk's
-    states."""
+    """Launch both kernels; fill the output, the final states and (with ``keep``) each chunk's."""
     found = launch.kernel.divided
     assert found is not None
     tiles = [empty(launch, tile) for tile in found.tiles]
@@ -126,8 +122,7 @@ def name_of(function: Any) -> str:
 
 
 def _side_by_side(launch: "Launch", function: Any) -> dict[str, Any]:
-    """Return constants and options of a kernel that runs chunks in parallel and has all
-    channels."""
+    """Return constants and options of a kernel that runs chunks in parallel, with all channels."""
     warps = launch.cutting.chosen.parallel_warps(name_of(function))
     constants = constants_of(function, widest(launch))
     return {**constants, "num_warps": warps, "num_stages": 1}

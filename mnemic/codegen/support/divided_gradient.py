@@ -45,8 +45,7 @@ class Part:
     sums: tuple[tuple[str, ...], ...] = ()
 
     def warps(self, constants: dict[str, Any], warps: int) -> int:
-        """Return a program's warps: ``warps``, or twice as many if its sums would not fit into
-        registers."""
+        """Return a program's warps: ``warps``, or twice that if its sums exceed registers."""
         held = sum(volume([constants["C" if s == "C" else f"B{s}"] for s in sizes])
                    for sizes in self.sums)  # fmt: skip
         return 2 * warps if warps < MOST_WARPS and held >= HELD * 32 * warps else warps
@@ -97,11 +96,9 @@ class DividedGradient:
     # -- launches ------------------------------------------------------------------------------
 
     def run(self, launch: "Launch", states: list[Tensor], ends: list[Tensor]) -> list[Tensor]:
-        """Return the gradients of the rows that have one, then of the states before all chunks.
-
-        ``states`` are those that the form kept; ``ends`` the gradients of the output and of the
-        final states.
-        """
+        """Return the gradients of the rows that have one, then of the states before all chunks;
+        ``states`` are those that the form kept, ``ends`` the gradients of the output and of the
+        final states."""
         d_out, *d_states = ends
         own, known = own_of(launch), {tile.name: tile for tile in self.tiles}
         names = (state.name for state in launch.kernel.states)
@@ -172,8 +169,8 @@ class DividedGradient:
     # -- tiles between kernels -----------------------------------------------------------------
 
     def _in_parts(self, launch: "Launch", part: Part, tile: Tile) -> bool:
-        """Return whether each block of values stores a partial sum of a tile, as the scan does for
-        tiles without an axis of values."""
+        """Return whether each block of values stores a partial sum, as the scan's do without
+        values."""
         return part is self.scan and not launch.splits(tile.sizes)
 
     def _stored_in(self, launch: "Launch", part: Part, tile: Tile) -> torch.dtype:

@@ -1,9 +1,8 @@
 """The choice between one kernel and several for a form, and the cut of the several.
 
-The cycles of both are counted. One kernel: the waves of its programs, each with its chunks one
-after another. Several: the waves of the kernel that runs all chunks in parallel, a program for each
-chunk; then those of the scan, whose iterations are shorter; and the bytes that one kernel stores
-for the other. The fewer cycles win.
+The cycles of both are counted: of one, the waves of its programs, each with its chunks one after
+another; of several, the waves of those that run chunks in parallel, those of the scan, whose
+iterations are shorter, and the bytes that pass from one to the other. The fewer cycles win.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -76,11 +75,10 @@ def divided_cut(
     kernel: Dividable, sizes: dict[str, int], device: Limits, work: Work, one: Configuration, *,
     most: int, always: bool | None, gradient: bool = False,
 ) -> Configuration:  # fmt: skip
-    """Choose the best cut of several kernels, or ``one``, the cut of one kernel, if it takes fewer
-    cycles.
+    """Choose the best cut of several kernels, or ``one``, that of one kernel, if it takes fewer
+    cycles: for a form or (with ``gradient``) for a form and its gradient.
 
-    With ``gradient`` both are counted for a form and its gradient. ``most`` is how many rows a
-    chunk may have; ``always`` forces several kernels (true) or one (false).
+    ``most`` is how many rows a chunk may have; ``always`` forces several (true) or one (false).
     """
     tall = [rows for rows in ROWS if rows <= most] or ([most] if always else [])
     if kernel.divided is None or always is False or not tall:
@@ -121,8 +119,7 @@ def in_several(
     kernel: Dividable, sizes: dict[str, int], device: Limits, work: Work, cut: Configuration,
     gradient: bool = False,
 ) -> float:  # fmt: skip
-    """Count a form's cycles in several kernels; with its gradient, those of that one's kernels
-    too."""
+    """Count a form's cycles in several kernels, and (with ``gradient``) its gradient's."""
     found = kernel.divided
     assert found is not None
     length = lengths(kernel, sizes, cut)
@@ -188,8 +185,7 @@ class Count:
 
 
 def _together(cycles: float, moved: float) -> float:
-    """Return the cycles of computing and moving bytes at once: the longer of the two, and a share
-    of the shorter."""
+    """Return the cycles of work and bytes at once: the longer, and a share of the shorter."""
     return max(cycles, moved) + SHOWN * min(cycles, moved)
 
 
@@ -232,10 +228,9 @@ def settled(
 ) -> Configuration:  # fmt: skip
     """Find the cut whose kernels spill few registers, or the fewest.
 
-    If the scan spills, it gets narrower blocks, and if anything still spills, all kernels get fewer
-    rows; then the kernels that run chunks in parallel get twice the warps, each where that helps
-    it. If more than ``HOPELESS`` still spills, the cut falls back to one kernel (``parallel`` is
-    0).
+    The scan gets narrower blocks, and if anything still spills, all get fewer rows; then the
+    kernels that run chunks in parallel get twice the warps, where that helps. If more than
+    ``HOPELESS`` still spills, one kernel is to do all.
     """
     key = (cut, alike)
     if key not in _settled:
@@ -255,11 +250,8 @@ def settled(
 
 
 def _doubled(cut: Configuration, parallel: Spilled, left: int) -> Configuration:
-    """Give kernels that spill much twice the warps, where they then spill far less.
-
-    ``left`` is what the scan spills; if that and the rest are still hopelessly much, the cut falls
-    back to one kernel.
-    """
+    """Give kernels that spill much twice the warps, where they then spill far less; fall back to
+    one kernel if these and the scan, which spills ``left``, still spill hopelessly much."""
     now = parallel(cut)
     much = tuple(_beyond(FEW_PARALLEL, now))
     then = parallel(replace(cut, doubled=much))

@@ -55,9 +55,8 @@ UNGROUPED = 32
 class Row:
     """An argument by row, [B, R, H, …]: its name, the sizes of the axes after H, and its view.
 
-    In the views ``tail``, ``slots`` and ``window`` of keys and values, c − 1 rows stand before the
-    first; the first size of a ``window`` counts its slots. ``band`` and ``slots`` of weights are
-    [c].
+    The views ``tail``, ``slots`` and ``window`` of keys and values have c − 1 rows before the
+    first; a ``window`` has its slots as first size. ``band`` and ``slots`` of weights are [c].
     """
 
     name: str
@@ -124,14 +123,12 @@ class Kernel:
     whole: bool = False
     """Whether a sequence is one chunk, whatever its rows."""
     along: tuple[str, ...] = ()
-    """The sizes of the axes along which the kernel loops over blocks of its memories in device
-    memory."""
+    """The sizes along which the kernel loops over blocks of its memories in device memory."""
     scratch: tuple[Stored, ...] = ()
     """How many rows along an axis, and matrices, the form and its gradient store in scratch memory:
     for later sweeps, or for later products of a lean gradient."""
     swept: "Kernel | None" = None
-    """The same form's kernel that loops over blocks of its memories, for those that exceed
-    registers."""
+    """The form's kernel that loops over blocks of its memories, for those that exceed registers."""
     divided: Divided | None = None
     """The several kernels that the form can run in instead, where it can."""
     operators: Operators = field(init=False, repr=False, compare=False)
@@ -144,16 +141,14 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """The name of its form (own, chunk or token), with _swept if it loops over blocks of its
-        memories."""
+        """The name of its form (own, chunk or token), with _swept if it loops over blocks."""
         if self.whole:
             return "own"
         return ("chunk" if self.chunked else "token") + "_swept" * bool(self.along)
 
     @property
     def blocked(self) -> tuple[str, ...]:
-        """The sizes of the axes of which a tile holds one block: one a program, or one after
-        another."""
+        """The sizes of which a tile has one block: one a program, or one after another."""
         return (self.split,) if self.split else self.along
 
     @property
@@ -177,8 +172,7 @@ class Kernel:
         return self.divided is not None and self.divided.gradient is not None
 
     def that_of(self, cut: Configuration) -> "Kernel":
-        """Return the kernel that a cut is for: this one, or its twin that loops over blocks of
-        memories."""
+        """Return the kernel that a cut is for: this one, or its twin that loops over blocks."""
         return self.swept if cut.swept and self.swept is not None else self
 
     @property
@@ -190,21 +184,19 @@ class Kernel:
 
     @property
     def plain(self) -> int:
-        """The index of an argument by row that has no rows before the first, so that its shape is
+        """The index of an argument by row without rows before the first: its shape is
         [B, R, H, …]."""
         own = (i for i, r in enumerate(self.rows) if not r.shared and r.name in self.taken)
         return next(own, 0)
 
     def fits(self, rows: int) -> int:
-        """Return the rows of a chunk that reads at most ``rows`` rows, those of its windows among
-        them."""
+        """Return the rows of a chunk that reads, with its windows, at most ``rows`` rows."""
         if not self.chunked or self.window == 1:
             return rows
         return max(1, rows // self.window if self.slots else max(rows - self.window + 1, rows // 4))
 
     def sources(self, rows: int) -> int:
-        """Return the number of rows of a tile that holds all that the windows of a chunk's rows
-        read."""
+        """Return the rows of a tile for all that the windows of a chunk's rows read."""
         if self.slots:
             return max(2 * max(16, power_of_two(rows)), power_of_two(rows * self.window))
         return max(16, power_of_two(rows + self.window - 1))
@@ -232,9 +224,8 @@ PIECE = {True: 16, False: 64}
 
 @dataclass(frozen=True)
 class Cutting:
-    """How sequences are cut: the rows of a chunk, the chunks of a piece, the rows of the longest
-    sequence (0: all that there are), and whether chunks end at multiples of their tokens in a
-    document."""
+    """How sequences are cut: a chunk's rows, a piece's chunks, the rows of the longest sequence (0:
+    all that there are), and whether chunks end at multiples of their tokens in a document."""
 
     rows: int
     piece: int
@@ -277,8 +268,8 @@ class Cutting:
 def asked(
     kernel: Kernel, sizes: Mapping[str, int], like: Tensor, *, gradient: bool
 ) -> tuned.Question:  # fmt: skip
-    """Return the question that the tuner's answers are stored under; of all sizes it holds the
-    memories' alone, which are known before all rows are."""
+    """Return the key of the tuner's answers; its sizes are the memories', known before all rows
+    are."""
     own = {size: sizes[size] for state in kernel.states for size in state.sizes}
     return tuned.Question.of(kernel.name, own, like, gradient=gradient)
 
@@ -353,8 +344,7 @@ def chosen_of(
 
 
 def _choices(kernel: Kernel, sizes: dict[str, int], *, gradient: bool) -> Choices:
-    """Return the values that the tuner may try; if the form can run in several kernels, theirs
-    too."""
+    """Return what the tuner may try; if the form can run in several kernels, those too."""
     found = choices(kernel, sizes, MOST)
     several = kernel.divides_gradient if gradient else kernel.divided is not None
     return replace(found, parallel=PARALLEL) if several else found
@@ -375,8 +365,8 @@ _always: list[bool] = []
 
 @contextmanager
 def sweeping(*, always: bool) -> Iterator[None]:
-    """Use, in this context, kernels that loop over blocks of their memories wherever they exist, or
-    nowhere. For checks."""
+    """Use kernels that loop over blocks of memories, here, wherever they exist or nowhere. For
+    checks."""
     _always.append(always)
     try:
         yield
@@ -426,8 +416,8 @@ def swept_always() -> bool | None:
 
 
 def twin_of(kernel: Kernel, *, gradient: bool) -> Kernel | None:
-    """Return the form's kernel that loops over blocks of its memories, or ``None`` where it has
-    none, or one whose gradients are not the same."""
+    """Return the form's kernel that loops over blocks, if it has the same gradients, or
+    ``None``."""
     twin = kernel.swept
     if twin is not None and gradient and twin.gradients != kernel.gradients:
         return None
@@ -474,8 +464,7 @@ def _limit(kernel: Kernel) -> int:
 
 
 def _too_large(kernel: Kernel, sizes: Mapping[str, int], *, gradient: bool) -> int:
-    """Return how many entries a thread holds at the smallest cut if that exceeds the limit, else
-    0."""
+    """Return a thread's entries at the smallest cut, if they exceed the limit, or 0."""
     found = _least_entries(kernel, sizes, gradient=gradient)
     return found if found > _limit(kernel) else 0
 

@@ -16,14 +16,14 @@ States = dict[str, Tensor]
 
 
 def append(kept: Tensor, x: Tensor, *, span: int = 0) -> Tensor:
-    """Append a pair: [M, n, …], [M, …] → [M, n + 1, …]; with ``span``, only the last ``span``
-    remain."""
+    """Append a pair: [M, n, …], [M, …] → [M, n + 1, …], of which the last ``span`` remain if
+    given."""
     return append_rows(kept, x[:, None], span=span)
 
 
 def append_rows(kept: Tensor, x: Tensor, *, span: int = 0) -> Tensor:
-    """Append a chunk's pairs: [M, n, …], [M, C, …] → [M, n + C, …]; with ``span``, those that its
-    rows see."""
+    """Append a chunk's pairs: [M, n, …], [M, C, …] → [M, n + C, …]; in a ``span`` those its rows
+    see."""
     if span:
         kept = kept[:, max(0, kept.shape[1] - span + 1) :]
     return torch.cat([kept, x], 1)
@@ -40,8 +40,7 @@ def names(signature: Signature) -> tuple[State, ...]:
 
 
 def own(signature: Signature, state: Mapping[str, Tensor]) -> States:
-    """Return a state without padding, and with its position, inferred from the number of pairs if
-    missing.
+    """Return a state without padding, with its position, inferred from its pairs where missing.
 
     Raises ``ArgumentError`` where keys or values are missing, or hold fewer pairs than the position
     counts; one number a pair (a weight's logarithm) is zero where it is missing.
@@ -73,8 +72,7 @@ def own(signature: Signature, state: Mapping[str, Tensor]) -> States:
 
 
 def _whole(signature: Signature, found: States, pairs: int) -> States:
-    """Return a state without padding, for compiled calls; the device asserts later that it has
-    none."""
+    """Return a state without padding, for compiled calls: the device asserts that it has none."""
     steps = signature.steps
     if "position" not in found:
         like = found[next(s.name for s in names(signature) if s.name in found)]
@@ -124,8 +122,7 @@ def trimmed(signature: Signature, states: States, before: int) -> States:
 
 
 def _merged(state: State, x: Tensor, before: int, inner: int) -> Tensor:
-    """Merge each group of ``inner`` new entries into one: the first of keys, the sum of anything
-    else."""
+    """Merge each ``inner`` new entries into one: of keys the first, of anything else the sum."""
     new = x[:, before:].unflatten(1, (-1, inner))
     new = new[:, :, 0] if state.axes.endswith("k") else new.sum(2)
     return torch.cat([x[:, :before], new], 1)

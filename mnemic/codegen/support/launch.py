@@ -1,8 +1,7 @@
 """Launches of a fused kernel: its arguments, its results, and its gradient piece by piece.
 
-A *piece* is a run of chunks. For the gradient the forward pass keeps the state at the start of
-every piece, and the backward pass recomputes the states of the chunks inside. With ``dry`` only the
-shapes of the results are made, and nothing is launched.
+A *piece* is a run of chunks. For the gradient the states at the start of every piece are kept, and
+those of its chunks recomputed. With ``dry`` only results' shapes are made; nothing is launched.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -35,7 +34,7 @@ class Launches:
         self, rows: list[Tensor], states: list[Tensor], positions: Tensor | None,
         bounds: Tensor | None, numbers: list[int], *, keep: bool, dry: bool,
     ) -> list[Tensor]:  # fmt: skip
-        """Return the output, the final states and, with ``keep``, the states at the start of each
+        """Return the output, the final states and, with ``keep``, those at the start of each
         piece."""
         if dry and _any_length(rows):
             return self._of_any_length(rows, states, keep=keep)
@@ -59,10 +58,8 @@ class Launches:
     def _of_any_length(
         self, rows: list[Tensor], states: list[Tensor], *, keep: bool
     ) -> list[Tensor]:  # fmt: skip
-        """Return results without data for a symbolic length (or batch).
-
-        How many states are kept depends on the cut, which is chosen at a launch.
-        """
+        """Return results without data for a symbolic length (or batch): how many states are kept
+        depends on the cut, which is chosen at a launch."""
         like = rows[self.kernel.plain]
         channels = sizes_of(self.kernel, rows, states)[self.kernel.value]
         found = [like.new_empty(*like.shape[:3], channels), *map(torch.empty_like, states)]
@@ -72,19 +69,15 @@ class Launches:
         return found
 
     def saved(self, rows: list[Tensor], output: list[Tensor]) -> list[Tensor]:
-        """Return the states at the start of every piece, from the results of ``forward`` with
-        ``keep``."""
+        """Return the states at the start of every piece, from what ``forward`` has kept."""
         return output[1 + len(self.kernel.states) :]
 
     def backward(
         self, rows: list[Tensor], kept: list[Tensor], positions: Tensor | None,
         bounds: Tensor | None, numbers: list[int], ends: list[Tensor], *, dry: bool,
     ) -> list[Tensor]:  # fmt: skip
-        """Return the gradients of the rows that have one, then of the initial states.
-
-        ``kept`` are the states that ``forward`` kept, ``ends`` the gradients of the output and of
-        the final states.
-        """
+        """Return the gradients of the rows that have one, then of the initial states; ``ends`` are
+        the gradients of the output and of the final states."""
         if dry:  # the rows' shapes, and the states'
             named = zip(self.kernel.rows, rows, strict=True)
             found_rows = [torch.empty_like(x) for r, x in named if r.name in self.kernel.gradients]
@@ -204,11 +197,8 @@ class Launch:
         return found if back is None else found | back.spilled(self, scanned=scanned)
 
     def spilled(self, *, gradient: bool) -> int:
-        """Count the bytes of registers that a thread spills, in all kernels of a call together.
-
-        These are the form's kernel and, with ``gradient``, the gradient's and the form's once more,
-        which recomputes states for it.
-        """
+        """Count the bytes of registers that a thread spills: in the form's kernel, in the
+        gradient's, and in the form's when it recomputes states for the gradient."""
         rows, real = [x.dtype for x in self.rows], _real(self.rows[0].dtype)
         pointers = [*rows, self.like.dtype, *3 * [real] * len(self.kernel.states)]
         found = 0
@@ -246,8 +236,8 @@ class Launch:
         self, start: list[Tensor], end: list[Tensor], kept: list[Tensor], *,
         out: Tensor | None = None, keep: bool = False, piece: int = 0,
     ) -> None:  # fmt: skip
-        """Run the form: fill the output and the final states, or without ``out`` recompute the
-        states at the start of each chunk of a piece."""
+        """Fill the output and the final states, or without ``out`` the states at a piece's
+        chunks."""
         read = out is not None
         if self.kernel.divides(self.cutting.chosen) and out is not None:
             return divided.run(self, start, end, kept, out, keep=keep)
@@ -264,8 +254,8 @@ class Launch:
         self, kept: list[Tensor], d_out: Tensor, d_states: list[Tensor],
         found: dict[str, Tensor], piece: int,
     ) -> list[Tensor]:  # fmt: skip
-        """Return the gradients of the states before a piece; write those of its rows into
-        ``found``."""
+        """Return the gradients of the states before a piece; fill in ``found`` with those of its
+        rows."""
         start = self.parts_of(d_states)
         end = [buffers.empty(tuple(x.shape), x) for x in start]
         pointers = [buffers.guarded(x) for x in (*self.rows, d_out, *kept)]
@@ -277,12 +267,9 @@ class Launch:
         return self.wholes_of(end)
 
     def _scratch(self, *, gradient: bool) -> list[Tensor]:
-        """Make the scratch memory of a kernel: rows [M · n · C, K] along each axis, matrices
-        [M · n · V, K].
-
-        What has no axis of values is there once for each block of values. A gradient that is not
-        lean stores nothing.
-        """
+        """Make a kernel's scratch memory: rows [M · n · C, K] along each axis, matrices
+        [M · n · V, K]; once for each block of values what has no values. A gradient that is not
+        lean stores nothing."""
         like, constants = self.rows[0], self.constants()
         constants[""] = constants.get("SOURCES", constants["C"]) if self.kernel.chunked else 1
         memories = self.sequences * self.heads * (1 if self.stores else 0)
@@ -295,13 +282,12 @@ class Launch:
 
     @property
     def stores(self) -> bool:
-        """Whether the cut needs scratch memory: it loops over blocks of memories, or is as lean as
-        can be."""
+        """Whether the cut needs scratch memory: it loops over blocks, or is as lean as can be."""
         return bool(self.kernel.along) or self.cutting.chosen.lean == LEANEST
 
     def gradients(self) -> dict[str, Tensor]:
-        """Make room for the gradients of rows, by name; those that blocks of values share have a
-        partial sum for each block."""
+        """Make room for the gradients of rows, by name; blocks of values that share one store
+        parts."""
         real, found = _real(self.rows[0].dtype), {}
         for row, x in zip(self.kernel.rows, self.rows, strict=True):
             if row.name in self.kernel.gradients:
@@ -419,11 +405,8 @@ class Launch:
         return found | {"ALIGNED": cutting.aligned, "PRECISION": PRECISIONS[dtype], "REAL": real}
 
     def _lean(self) -> dict[str, int]:
-        """Return the flag that says how much a gradient reloads.
-
-        Kernels without the flag get none: lanes of single numbers, which never reload, and tokens
-        whose memories are looped over by blocks, which always do.
-        """
+        """Return the flag of how much a gradient reloads; none for lanes of single numbers, which
+        never do, nor for tokens whose memories are looped over by blocks, which always do."""
         kernel = self.kernel
         fixed = kernel.lanes or (kernel.along and not kernel.chunked)
         return {} if fixed else {"LEAN": self.cutting.chosen.lean}
@@ -445,8 +428,8 @@ class Launch:
         return not self.kernel.split or self.kernel.split in sizes
 
     def parts_of(self, d_states: list[Tensor]) -> list[Tensor]:
-        """Return the states' gradients by block; what all blocks share is given to the first, zero
-        to others."""
+        """Return the states' gradients by block; those that blocks share go to the first, zero to
+        others."""
         return [self._parts(s, x) for s, x in zip(self.kernel.states, d_states, strict=True)]
 
     def wholes_of(self, d_states: list[Tensor]) -> list[Tensor]:

@@ -249,8 +249,7 @@ class MemoryLayer(SequenceLayer):
 def drawn(
     shape: tuple[int, ...], spread: float, linked: Callable[[Tensor], Tensor] | None
 ) -> Tensor:
-    """Draw a deep memory's initial dual: normal entries, such that the memory's have deviation
-    1/√columns.
+    """Draw a deep memory's initial dual, such that the memory's entries have deviation 1/√columns.
 
     For a link that scales as link(s A) = s^g link(A), g is found from two sizes, and the factor s
     from g. ``spread`` is the deviation of the entries for any other link.

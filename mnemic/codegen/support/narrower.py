@@ -34,8 +34,7 @@ TOLD = 1_024
 
 Shrink = Callable[[Configuration], Configuration]
 Order = tuple[Shrink, ...]
-"""The ways to make a cut narrower: each is applied as often as it changes the cut, then the
-next."""
+"""The ways to make a cut narrower: each as often as it changes the cut, then the next."""
 
 _settled: dict[Hashable, Configuration] = {}
 """The cuts found so far, shared by all launches that are alike."""
@@ -88,26 +87,21 @@ def traded(cut: Configuration) -> Configuration:
 
 
 def of_sweeps() -> Order:
-    """Return the order for kernels that loop over blocks of their memories.
-
-    Each chunk goes through all memories, so rows are costly to give up: first fewer rows and
-    narrower blocks at once, then narrower blocks, fewer rows with wider blocks, more warps.
-    """
+    """Return the order for loops over blocks of memories: fewer rows and narrower blocks at once
+    (each chunk reads all memories, so rows matter), narrower, fewer rows with wider blocks, more
+    warps."""
     return (smaller, narrower_block, traded, narrower_block, more_warps)
 
 
 def of_pairs() -> Order:
-    """Return the order for kept pairs: fewer rows, narrower blocks of pairs, then eight warps.
-
-    Eight warps have all registers; with more, each would hold the operands of a chunk's few rows
-    once more.
-    """
+    """Return the order for kept pairs: fewer rows, narrower blocks of pairs, then eight warps,
+    which have all registers; with more, each would hold a chunk's operands once more."""
     return (fewer_rows, narrower_block, eight_warps)
 
 
 def of_tokens(*, split: bool) -> Order:
-    """Return the order for single tokens: more warps, over which all entries spread evenly, then
-    narrower blocks."""
+    """Return the tokens' order: more warps, over which entries spread evenly; then narrower
+    blocks."""
     return (more_warps, *((narrower_block,) if split else ()))
 
 
@@ -118,8 +112,7 @@ def of_gradient(order: Order) -> Order:
 
 
 def narrower(order: Order, cut: Configuration) -> Iterator[Configuration]:
-    """Yield the cuts of an order, each of which leaves a thread less to hold than the one
-    before."""
+    """Yield the cuts of an order, of which a thread holds less and less."""
     for shrink in order:
         while (found := shrink(cut)) != cut:
             yield (cut := found)

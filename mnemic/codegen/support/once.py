@@ -1,7 +1,6 @@
 """Roots that are searched for once for all rows of a chunk, and then handed out row by row.
 
-A linear system whose coefficients are roots is solved row after row, and asks for the same roots at
-every row.
+A linear system whose coefficients are roots asks for the same ones at every row.
 """
 
 from collections.abc import Callable, Iterator

@@ -291,8 +291,7 @@ class _Call:
         self, vectors: dict[str, Tensor], state: States, ends: tuple[int, ...],
         mask: Tensor | None, documents: Tensor | None,
     ) -> tuple[Tensor, States, States]:  # fmt: skip
-        """Return the output, the final state, and the states after each of ``ends`` tokens,
-        [B, n, …]."""
+        """Return the output, the final state, and the states after ``ends`` tokens, [B, n, …]."""
 
         def part(low: int, high: int, before: States) -> tuple[Tensor, States]:
             piece = {name: x[:, low:high] for name, x in vectors.items()}
@@ -334,8 +333,8 @@ class _Call:
     def _by_digits(
         self, vectors: dict[str, Tensor], state: States, bounds: list[int]
     ) -> tuple[Tensor, States]:
-        """Run documents in batches by the binary digits of their lengths, each state carried from
-        one batch to the next."""
+        """Run documents in batches by their lengths' digits, states carried from one to the
+        next."""
         device = vectors["q"].device
         states = self._started(vectors, state, bounds)
         batches, outs = list(packing.by_digits(bounds)), []
@@ -399,10 +398,8 @@ class _Call:
         self, vectors: dict[str, Tensor], state: States, mask: Tensor,
         other: dict[str, Tensor] | None = None,
     ) -> tuple[Tensor, States]:  # fmt: skip
-        """Run rows of a batch without their masked tokens, whose outputs are zero.
-
-        A row without tokens reads the coefficients of its initial state from the tokens ``other``.
-        """
+        """Run rows of a batch without their masked tokens, whose outputs are zero; a row without
+        tokens reads the coefficients of its initial state from the tokens ``other``."""
         whole, counts = self._nothing(vectors), mask.sum(1)
         if not bool(mask.any()):
             none = {name: x[:, :0] for name, x in vectors.items()}
@@ -417,8 +414,7 @@ class _Call:
     ) -> tuple[Tensor, States]:
         """Return masked rows' output without the final state, which needs no read of the mask.
 
-        The padding is replaced by copies of a row's last token, behind its tokens, which do not see
-        them.
+        Copies of a row's last token replace the padding behind its tokens, which do not see them.
         """
         order = live_first(mask)
         index = live_alone(order, mask.sum(1))
@@ -429,8 +425,7 @@ class _Call:
     def _document(
         self, vectors: dict[str, Tensor], state: States, padding: dict[str, Tensor]
     ) -> tuple[Tensor, States]:
-        """Run one document; if it is empty, its initial state takes its coefficients from
-        ``padding``.
+        """Run one document; if it is empty, its start takes its coefficients from ``padding``.
 
         Such a coefficient is the same at every token.
         """
@@ -473,8 +468,7 @@ class _Call:
         return torch.cat(outs)[back], {name: x[back] for name, x in joined.items()}
 
     def _told(self, vectors: dict[str, Tensor], state: States) -> bool:
-        """Return whether the form needs the rows' position, which must then be the same for all of
-        them."""
+        """Return whether the form needs the rows' position, the same for all of them."""
         signature = self.signature
         if signature.levels:
             return True
@@ -509,8 +503,7 @@ def _over(mask: Tensor, x: Tensor) -> Tensor:
 
 
 def _spare(vectors: dict[str, Tensor], rows: int) -> dict[str, Tensor]:
-    """Repeat the first token ``rows`` times, for initial states that read their coefficients from a
-    token."""
+    """Repeat the first token for ``rows`` rows, so that a start can read its coefficients."""
     return {name: x[:, :1].expand(rows, *x[:, :1].shape[1:]) for name, x in vectors.items()}
 
 

@@ -91,8 +91,7 @@ def _origin() -> Origin:
 
 
 class Nowhere:
-    """The origin of a folder that was imported by its path: its objects can be copied, not
-    pickled."""
+    """The origin of a folder imported by its path: its objects can be copied, not pickled."""
 
     def blank(self, place: str, name: str) -> Any:
         """Return an uninitialised instance of a class of the folder."""

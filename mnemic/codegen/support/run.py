@@ -34,8 +34,8 @@ class Run(Given):
     # -- states -----------------------------------------------------------------------------
 
     def _states(self) -> States:
-        """Return the forms' initial states, [M, …]: given ones, else ``params``, else as the
-        signature says."""
+        """Return the forms' initial states, [M, …]: given ones, else ``params``, else declared
+        ones."""
         found = {}
         self._fits()
         for state in self.signature.states:
@@ -57,8 +57,8 @@ class Run(Given):
         return self._started(found)
 
     def _fits(self) -> None:
-        """Refuse states that do not fit into memory; token by token, q's gradient keeps those of
-        all tokens."""
+        """Refuse states that exceed memory; token by token, q's gradient keeps those of all
+        tokens."""
         if torch.compiler.is_compiling():
             return
         shapes = [self._shape(s) for s in self.signature.states if s.name in self.wanted]
@@ -89,8 +89,8 @@ class Run(Given):
         return (self.memories, *(sizes[letter] for letter in state.axes))
 
     def _of(self, state: State) -> tuple[int, ...]:
-        """Return the shape of a state that belongs to a parameter: that of the matrix, of its rows
-        or columns."""
+        """Return the shape of a parameter's state: that of the matrix, of its rows or its
+        columns."""
         matrices = [s.name for s in self.signature.states if s.of == state.of and s.axes == "vk"]
         given = [self.given[name] for name in matrices if name in self.given]
         like = given[0] if given else self.params[state.of]  # the operator has checked
@@ -183,8 +183,7 @@ class Run(Given):
 
     @property
     def anchored(self) -> bool:
-        """Whether the result depends on how many tokens came before, as intervals of tokens end at
-        multiples."""
+        """Whether the result depends on how many tokens came before, as intervals then end."""
         return self.signature.anchor > 1 and self.positions is not None
 
     # -- pieces -----------------------------------------------------------------------------
@@ -299,10 +298,8 @@ class Run(Given):
         return replace(place, positions=self.positions.reshape(-1).contiguous())
 
     def _instead(self, reason: str) -> tuple[Tensor, States]:
-        """Run PyTorch's form instead of a kernel that cannot take these arguments.
-
-        It runs documents, and rows at different positions, one group at a time.
-        """
+        """Run PyTorch's form instead of a kernel that cannot take these arguments; it runs
+        documents, and rows at different positions, one group at a time."""
         form = "chunk" if self.call.operator.chunk is not None else "recurrent"
         versions.replaced(self.signature.name, reason, f"PyTorch's {form} form runs instead")
         vectors = of_one_type(self.vectors, self.like)
@@ -417,8 +414,7 @@ class Run(Given):
         return found
 
     def _ends(self, first: int, size: int, count: int) -> Tensor:
-        """Return the number of the document's tokens at the end of each of ``count`` chunks,
-        [count]."""
+        """Return the document's tokens at the end of each of ``count`` chunks, [count]."""
         return self.position + first + size * torch.arange(1, count + 1)
 
 

@@ -20,8 +20,7 @@ from .vectors import States
 
 
 class SequenceLayer(Pickled, nn.Module):
-    """[B, T, dim] → [B, T, dim] around ``rule``; the result is the same whole or in pieces, with or
-    without padding."""
+    """[B, T, dim] → [B, T, dim] around ``rule``, the same whole or in pieces, padded or not."""
 
     rule: ClassVar[Any]
     dim: int
@@ -60,8 +59,7 @@ class SequenceLayer(Pickled, nn.Module):
 
     @property
     def period(self) -> int:
-        """Tokens after which the layer's schedule repeats: those of its anchor interval, or of a
-        segment."""
+        """Tokens after which the layer's schedule repeats: an anchor interval's, or a segment's."""
         return int(self.rule.signature.anchor)
 
     def at_most(self, tokens: int) -> int:
@@ -135,8 +133,7 @@ class SequenceLayer(Pickled, nn.Module):
         self, x: Tensor, state: States, ends: tuple[int, ...], mask: Tensor | None,
         cu_seqlens: Tensor | None, form: str,
     ) -> tuple[Tensor, States, States]:  # fmt: skip
-        """Return the output, the final state, and the states after each of ``ends`` tokens,
-        [B, n, …]."""
+        """Return the output, the final state, and the states after ``ends`` tokens, [B, n, …]."""
 
         def part(low: int, high: int, before: States) -> tuple[Tensor, States]:
             live = None if mask is None else mask[:, low:high]
@@ -166,8 +163,7 @@ class SequenceLayer(Pickled, nn.Module):
         return boundaries.in_parts(part, self.signature, ends, x.shape[1], state)
 
     def state_at(self, states: Mapping[str, Tensor], index: Tensor) -> States:
-        """Return one state for each row, [B, …], out of the states [B, n, …] that ``states_at``
-        gave.
+        """Return one state for each row, [B, …], of the states [B, n, …] that ``states_at`` gave.
 
         ``index`` [B] selects a state for each row, from 0 to n − 1. Raises ``ValueError`` for other
         numbers.
@@ -195,8 +191,8 @@ class SequenceLayer(Pickled, nn.Module):
         self, x_t: Tensor, state: Mapping[str, Tensor] | None = None, *placed: Any,
         form: str = "auto", state_dtype: torch.dtype | None = None, **unknown: Any,
     ) -> tuple[Tensor, States]:  # fmt: skip
-        """Run one token: [B, dim] → [B, dim] and the new state; without a state, as the first
-        token."""
+        """Run one token: [B, dim] → [B, dim] and the new state; the first token if no state is
+        given."""
         self._refuse((x_t, state, *placed) if placed else (), unknown, "step")
         self._check_token(x_t)
         y, after = self.forward(
@@ -257,9 +253,8 @@ class SequenceLayer(Pickled, nn.Module):
         return y.masked_fill(~places.live[:, None], 0.0)
 
     def pool(self, state: Mapping[str, Tensor], slots: int, *, tokens: int = 0) -> States:
-        """Return an empty pool of ``slots`` states, one for each sequence, each like ``state``,
-        which a call returned; where pairs are kept, a slot has room for those of ``tokens``
-        tokens."""
+        """Return an empty pool of ``slots`` states, one a sequence, each like ``state``, which a
+        call returned; where pairs are kept, a slot has room for those of ``tokens`` tokens."""
         return pool.made(self.signature, state, slots, tokens)
 
     def take(self, states: States, indices: Tensor) -> States:

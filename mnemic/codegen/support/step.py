@@ -204,8 +204,7 @@ class Launch:
         return self.step.finishes and self.blocks == 1
 
     def result(self, *, in_place: bool) -> tuple[Tensor, States]:
-        """Start the kernel; return the output [B, heads, d_v] and the tensors that it writes, by
-        state."""
+        """Start the kernel; return the output [B, heads, d_v] and what it writes, by state."""
         out, after = self._written(in_place=in_place)
         with torch.cuda.device_of(out):  # Triton launches on the current device
             begin(self.step.kernel, self.grid, self._arguments(out, after), self._options())

@@ -30,8 +30,7 @@ NARROWEST = 4
 
 @dataclass(frozen=True)
 class Finding:
-    """The error of one result in one case, and the error allowed (None: nothing to compare
-    with)."""
+    """The error of one result in one case, and the allowed one (None: nothing to compare with)."""
 
     form: str
     dtype: str
@@ -146,11 +145,8 @@ def _of(rule: Any, case: Case, dtype: torch.dtype, wanted: Plan) -> Iterator[Fin
 def _ways(
     rule: Any, case: Case, wanted: Plan
 ) -> Iterator[tuple[str, AbstractContextManager[Any], str]]:
-    """Yield the ways in which each form is tried.
-
-    A fused form is tried with memories in registers and looped over by blocks; each of these with
-    every degree of leanness, if the plan tries one length only; and in several kernels.
-    """
+    """Yield how each form is tried: a fused one with memories in registers, and looped over by
+    blocks; each with every degree of leanness, if one length is tried; and in several kernels."""
     for form in wanted.forms:
         if form != "triton":
             yield form, nullcontext(), case.name
@@ -181,9 +177,8 @@ def _leans(kernel: Any, wanted: Plan) -> Iterable[int]:
 def _cut_so(
     always: bool | None, changes: Mapping[str, int], *, several: bool = False
 ) -> Iterator[None]:
-    """Force how kernels run in this context: whether they loop over blocks of their memories
-    (``None`` leaves that to the model), the fields ``changes`` of their cuts, and whether forms run
-    in ``several`` kernels."""
+    """Force in this context how kernels loop over blocks of memories (``None``: as chosen) and the
+    fields ``changes`` of their cuts, and whether forms run in ``several`` kernels."""
     from .fused import in_several, recut, sweeping  # its kernels need Triton
 
     with ExitStack() as ways:

@@ -21,11 +21,8 @@ def dot(left, right, PRECISION: tl.constexpr):
 
 @triton.jit
 def dot_apart(left, right, count, PRECISION: tl.constexpr):
-    """Compute L R inside a loop of one iteration (none where ``count`` is 0).
-
-    Triton chooses one layout of warps for all products in a body of code, by the last of them; the
-    loop gives this product a body of its own.
-    """
+    """Compute L R inside a loop of one iteration (none where ``count`` is 0): a body of its own,
+    since Triton lays out the warps of all products of a body by the last of them."""
     real: tl.constexpr = tl.float64 if PRECISION == "fp64" else tl.float32
     found = tl.zeros((left.shape[0], right.shape[1]), real)
     for _ in tl.range(0, tl.minimum(count, 1), num_stages=1):
