@@ -100,9 +100,8 @@ class WindowedAttention(Attention):
     ) -> tuple[Tensor, States]:  # fmt: skip
         """Compute o [B, T, dim] of x [B, T, dim], and the state after x.
 
-        ``lengths`` [B]: how many tokens of each row are real, if some are padding; ``first`` [B]:
-        how many tokens came before x; ``prefix`` [B, P, dim]: given at a document's start if there
-        is one.
+        ``lengths`` [B]: each row's real tokens, if some are padding; ``first`` [B]: the tokens
+        before x; ``prefix`` [B, P, dim]: given at a document's start if there is one.
         """
         before = self._prefix(x, state, prefix)
         size = before["prefix_k"].shape[2] if before else 0
@@ -186,16 +185,15 @@ class WindowedAttention(Attention):
         return o.index_select(2, torch.arange(tokens, device=q.device))
 
     def _behind(self, prefix: Keys, q: Tensor, near: list[Tensor], seen: Tensor) -> Tensor:
-        """Return the heads' outputs; a query sees the whole prefix, and of ``near`` the keys where
-        ``seen`` is true."""
+        """Return the heads' outputs; a query sees all of the prefix, and near keys where
+        ``seen``."""
         k, v = (torch.cat([a.to(b), b], -2) for a, b in zip(prefix, near, strict=True))
         always = seen.new_ones(*seen.shape[:-1], prefix[0].shape[-2])
         return self.read(q, (k, v), torch.cat([always, seen], -1))
 
 
 def band(rows: int, window: int, before: int, device: torch.device) -> Tensor:
-    """Return a mask [rows, before + rows]: whether query i sees key j, ``before`` keys preceding
-    the rows' own."""
+    """Return whether query i sees key j, of ``before`` rows and its own: [rows, before + rows]."""
     distance = torch.arange(rows, device=device)[:, None] - torch.arange(
         -before, rows, device=device
     )

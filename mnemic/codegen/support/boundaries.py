@@ -59,8 +59,7 @@ def of_documents(
     run: Packed, signature: Signature, at: tuple[int, ...], bounds: list[int], state: States,
     device: torch.device,
 ) -> tuple[Tensor, States, States]:  # fmt: skip
-    """Run packed documents up to the ends that lie in them, the next parts of all documents at
-    once.
+    """Run packed documents up to the ends in them, the next parts of all documents at once.
 
     A state belongs to the document of the token before it. Returns the output, the states after all
     documents, and those after the ends, [1, n, …].

@@ -35,8 +35,7 @@ class _Step:
     turn: Tensor
 
     def along(self, keys: Tensor, own: int) -> Tensor:
-        """Compute U [M, R, n] of keys as they stand before the block; the last ``own`` keys are its
-        own."""
+        """Compute U [M, R, n] of keys as before the block; the last ``own`` keys are its own."""
         reach = self.w @ keys.mT
         if own:
             before = keys.shape[-2] - own
@@ -61,8 +60,8 @@ class Carried:
         return self.keys.shape[-2] - sum(block.end - block.first for block in self.blocks)
 
     def standing(self, number: int, oldest: int) -> Tensor:
-        """Return the keys from ``oldest`` on, with the values before a block's first row, then the
-        block's own."""
+        """Return the keys from ``oldest`` on as before a block's first row, then the block's
+        own."""
         found: list[Tensor] = []
         turn: Tensor | None = None
         newest = self.before if number == 0 else self.before + self.blocks[number - 1].end

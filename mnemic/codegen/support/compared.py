@@ -161,8 +161,7 @@ def everything(rule: Any, case: Case, form: str, dtype: torch.dtype, rounding: t
 
 
 def _apart(x: Tensor) -> Tensor:
-    """Return the same numbers, not contiguous: in another order of axes, every other place
-    unused."""
+    """Return the same numbers, not contiguous: other axis order, every other place unused."""
     wide = torch.stack([x, x], -1).transpose(1, 2).contiguous().transpose(1, 2)
     return wide.detach()[..., 0]
 

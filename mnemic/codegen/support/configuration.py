@@ -338,8 +338,8 @@ def _products(kernel: Cuttable, length: dict[str, int], gradient: bool) -> int:
 
 
 def _bytes(kernel: Cuttable, length: dict[str, int], work: Work, gradient: bool) -> int:
-    """Count a chunk's bytes: of its arguments, for a gradient theirs in 32 bits too, a part for
-    each block; and 4 for an entry of memories looped over by blocks, as the cache is three times
+    """Count a chunk's bytes: of its arguments (a gradient writes theirs in 32 bits too, for each
+    block); and 4 for an entry of memories looped over by blocks, as the cache is three times
     faster."""
     entries = sum(length["C"] * volume([length[s] for s in row.sizes]) for row in kernel.rows)
     found = entries * (2 * work.bytes + 4 if gradient else work.bytes)

@@ -184,8 +184,8 @@ class Kernel:
 
     @property
     def plain(self) -> int:
-        """The index of an argument by row without rows before the first: its shape is
-        [B, R, H, …]."""
+        """The index of an argument by row that has the shape [B, R, H, …], no rows before the
+        first."""
         own = (i for i, r in enumerate(self.rows) if not r.shared and r.name in self.taken)
         return next(own, 0)
 
@@ -268,8 +268,8 @@ class Cutting:
 def asked(
     kernel: Kernel, sizes: Mapping[str, int], like: Tensor, *, gradient: bool
 ) -> tuned.Question:  # fmt: skip
-    """Return the key of the tuner's answers; its sizes are the memories', known before all rows
-    are."""
+    """Return the key of the tuner's answers, with the sizes of memories alone, known before all
+    rows."""
     own = {size: sizes[size] for state in kernel.states for size in state.sizes}
     return tuned.Question.of(kernel.name, own, like, gradient=gradient)
 
@@ -365,7 +365,7 @@ _always: list[bool] = []
 
 @contextmanager
 def sweeping(*, always: bool) -> Iterator[None]:
-    """Use kernels that loop over blocks of memories, here, wherever they exist or nowhere. For
+    """Use kernels that loop over blocks of memories inside, wherever they exist or nowhere: for
     checks."""
     _always.append(always)
     try:
@@ -380,7 +380,7 @@ _changes: list[dict[str, Any]] = []
 
 @contextmanager
 def recut(**changes: int) -> Iterator[None]:
-    """Change, in this context, the cut of kernels with gradients. For checks.
+    """Cut kernels with gradients differently inside: for checks.
 
     ``changes`` are fields of ``Configuration``, such as ``lean``.
     """
@@ -397,7 +397,7 @@ _divided: list[bool] = []
 
 @contextmanager
 def in_several(*, always: bool) -> Iterator[None]:
-    """Run forms, in this context, in several kernels wherever they can, or nowhere. For checks."""
+    """Run forms in several kernels inside, wherever they can or nowhere: for checks."""
     _divided.append(always)
     try:
         yield
@@ -416,7 +416,7 @@ def swept_always() -> bool | None:
 
 
 def twin_of(kernel: Kernel, *, gradient: bool) -> Kernel | None:
-    """Return the form's kernel that loops over blocks, if it has the same gradients, or
+    """Return the form's kernel that loops over blocks, if its gradients are the same, or
     ``None``."""
     twin = kernel.swept
     if twin is not None and gradient and twin.gradients != kernel.gradients:

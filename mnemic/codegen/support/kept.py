@@ -16,14 +16,12 @@ States = dict[str, Tensor]
 
 
 def append(kept: Tensor, x: Tensor, *, span: int = 0) -> Tensor:
-    """Append a pair: [M, n, …], [M, …] → [M, n + 1, …], of which the last ``span`` remain if
-    given."""
+    """Append a pair: [M, n, …], [M, …] → [M, n + 1, …]; the last ``span`` of them if given."""
     return append_rows(kept, x[:, None], span=span)
 
 
 def append_rows(kept: Tensor, x: Tensor, *, span: int = 0) -> Tensor:
-    """Append a chunk's pairs: [M, n, …], [M, C, …] → [M, n + C, …]; in a ``span`` those its rows
-    see."""
+    """Append a chunk's pairs: [M, n, …], [M, C, …] → [M, n + C, …]; with ``span`` those seen."""
     if span:
         kept = kept[:, max(0, kept.shape[1] - span + 1) :]
     return torch.cat([kept, x], 1)

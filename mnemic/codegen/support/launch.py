@@ -34,8 +34,7 @@ class Launches:
         self, rows: list[Tensor], states: list[Tensor], positions: Tensor | None,
         bounds: Tensor | None, numbers: list[int], *, keep: bool, dry: bool,
     ) -> list[Tensor]:  # fmt: skip
-        """Return the output, the final states and, with ``keep``, those at the start of each
-        piece."""
+        """Return the output, the final states and, with ``keep``, those where each piece starts."""
         if dry and _any_length(rows):
             return self._of_any_length(rows, states, keep=keep)
         launch = Launch.of(
@@ -76,8 +75,8 @@ class Launches:
         self, rows: list[Tensor], kept: list[Tensor], positions: Tensor | None,
         bounds: Tensor | None, numbers: list[int], ends: list[Tensor], *, dry: bool,
     ) -> list[Tensor]:  # fmt: skip
-        """Return the gradients of the rows that have one, then of the initial states; ``ends`` are
-        the gradients of the output and of the final states."""
+        """Return the gradients of the rows that have one, then of the initial states, from the
+        ends'."""
         if dry:  # the rows' shapes, and the states'
             named = zip(self.kernel.rows, rows, strict=True)
             found_rows = [torch.empty_like(x) for r, x in named if r.name in self.kernel.gradients]
@@ -236,8 +235,7 @@ class Launch:
         self, start: list[Tensor], end: list[Tensor], kept: list[Tensor], *,
         out: Tensor | None = None, keep: bool = False, piece: int = 0,
     ) -> None:  # fmt: skip
-        """Fill the output and the final states, or without ``out`` the states at a piece's
-        chunks."""
+        """Fill the output and the final states, or (no ``out``) the states at a piece's chunks."""
         read = out is not None
         if self.kernel.divides(self.cutting.chosen) and out is not None:
             return divided.run(self, start, end, kept, out, keep=keep)
@@ -254,8 +252,7 @@ class Launch:
         self, kept: list[Tensor], d_out: Tensor, d_states: list[Tensor],
         found: dict[str, Tensor], piece: int,
     ) -> list[Tensor]:  # fmt: skip
-        """Return the gradients of the states before a piece; fill in ``found`` with those of its
-        rows."""
+        """Return the gradients of the states before a piece; put those of its rows in ``found``."""
         start = self.parts_of(d_states)
         end = [buffers.empty(tuple(x.shape), x) for x in start]
         pointers = [buffers.guarded(x) for x in (*self.rows, d_out, *kept)]
@@ -286,8 +283,7 @@ class Launch:
         return bool(self.kernel.along) or self.cutting.chosen.lean == LEANEST
 
     def gradients(self) -> dict[str, Tensor]:
-        """Make room for the gradients of rows, by name; blocks of values that share one store
-        parts."""
+        """Make room for the gradients of rows, by name; where blocks share one, for each a part."""
         real, found = _real(self.rows[0].dtype), {}
         for row, x in zip(self.kernel.rows, self.rows, strict=True):
             if row.name in self.kernel.gradients:
@@ -428,7 +424,7 @@ class Launch:
         return not self.kernel.split or self.kernel.split in sizes
 
     def parts_of(self, d_states: list[Tensor]) -> list[Tensor]:
-        """Return the states' gradients by block; those that blocks share go to the first, zero to
+        """Return the states' gradients by block; a shared one for the first, zero for the
         others."""
         return [self._parts(s, x) for s, x in zip(self.kernel.states, d_states, strict=True)]
 

@@ -1,8 +1,7 @@
 """Fused forms of a tree of levels: each level is a memory, and the output is their sum.
 
 A chunk whose rows are a power of two that divides its position is read and written as a whole by
-the levels above it; the rest of a sequence goes token by token, with all levels side by side as a
-batch.
+the levels above it; the rest of a sequence goes token by token, all levels side by side.
 """
 
 from collections.abc import Iterator, Mapping
@@ -87,7 +86,7 @@ def run(
 
 
 def _pieces(position: int, tokens: int, most: int) -> Iterator[Piece]:
-    """Yield aligned chunks, as large as possible; tokens that fit into none of ``FEWEST`` rows go
+    """Yield aligned chunks as large as possible; tokens in chunks below ``FEWEST`` rows go
     singly."""
     single: int | None = None
     for first, size, count in aligned_pieces(position, tokens, most, tokens):
@@ -191,10 +190,9 @@ def _tokens(
 
 
 def _flags(weights: Tensor, position: int, level: int) -> States:
-    """Return for each token whether it keeps a level, writes to it, and reads it, [B, R, H] each.
+    """Return for each token whether it keeps a level, writes to it, reads it, [B, R, H] each.
 
-    All tokens of an aligned chunk write and read alike; its last one says whether the level is
-    emptied.
+    Tokens of an aligned chunk write and read alike; its last one says if the level is emptied.
     """
     at = position + torch.arange(weights.shape[1], device=weights.device)
     second = (at >> level & 1).to(weights.dtype)[None, :, None]

@@ -78,8 +78,7 @@ def _largest(x: Tensor, least: float) -> Tensor:
 def decays_left(log_kept: Tensor, log_decay: Tensor, *, span: int = 0) -> Tensor:
     """Return the log of what decays leave, up to a number a chunk: [M, n], [M, C] → [M, n + C].
 
-    Row t sees exp(left_i − left_t) of pair i. In float64, since differences of sums cancel. The
-    constant is the same for all entries of a chunk, and cancels.
+    Row t sees exp(left_i − left_t) of pair i. In float64, since differences of sums cancel.
     """
     past = log_decay.double().clamp_min(LOWEST).cumsum(-1)
     return append_rows(log_kept.double(), -past, span=span)
@@ -214,8 +213,7 @@ def _by_blocks(
 
 
 def _size(how: Comparison, width: int) -> int:
-    """Return the rows of a block, by how many weights it may hold, and, if keys move, what is
-    fastest for their steps."""
+    """Return a block's rows, by the weights that it may hold, or by what moving keys do best."""
     if how.moves and not how.keys:
         return ROWS
     return min(ROWS if how.moves else 512, max(16, MOST // max(1, width)))

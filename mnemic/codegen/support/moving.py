@@ -26,8 +26,7 @@ class Moving(Launches):
         self, rows: Tensors, states: Tensors, positions: Tensor | None, bounds: Tensor | None,
         numbers: Numbers, *, keep: bool, dry: bool,
     ) -> Tensors:  # fmt: skip
-        """Return the output, the final states and, with ``keep``, the states at the start of each
-        piece."""
+        """Return the output, the final states and, with ``keep``, those where each piece starts."""
         if not keep:
             return super().forward(rows, states, positions, bounds, numbers, keep=False, dry=dry)
         outs, starts = [], []
@@ -41,8 +40,7 @@ class Moving(Launches):
         return [torch.cat(outs, 1), *states, *starts]
 
     def saved(self, rows: Tensors, output: Tensors) -> Tensors:
-        """Return the states at the start of each piece, from the results of ``forward`` with
-        ``keep``."""
+        """Return the states where each piece starts, from what ``forward`` has kept."""
         return output[1 + self._width :]
 
     def backward(
@@ -74,8 +72,7 @@ class Moving(Launches):
         return len(self.kernel.kept) + len(self.kernel.states)
 
     def _gradient(self, rows: Tensors, states: Tensors, numbers: Numbers) -> Launch:
-        """Return a launch of the gradient over all rows, for its cut: that must be known before its
-        chunks are."""
+        """Return a launch of the gradient over all rows, for its cut: chunks follow from that."""
         return Launch.of(self.kernel, rows, states, numbers, gradient=True, dry=True)
 
     def _chunks(

@@ -88,8 +88,7 @@ def traded(cut: Configuration) -> Configuration:
 
 def of_sweeps() -> Order:
     """Return the order for loops over blocks of memories: fewer rows and narrower blocks at once
-    (each chunk reads all memories, so rows matter), narrower, fewer rows with wider blocks, more
-    warps."""
+    (each chunk reads all memories), narrower, fewer rows with wider blocks, more warps."""
     return (smaller, narrower_block, traded, narrower_block, more_warps)
 
 
@@ -100,8 +99,7 @@ def of_pairs() -> Order:
 
 
 def of_tokens(*, split: bool) -> Order:
-    """Return the tokens' order: more warps, over which entries spread evenly; then narrower
-    blocks."""
+    """Return the tokens' order: more warps, over which entries spread evenly; narrower blocks."""
     return (more_warps, *((narrower_block,) if split else ()))
 
 

@@ -333,8 +333,7 @@ class _Call:
     def _by_digits(
         self, vectors: dict[str, Tensor], state: States, bounds: list[int]
     ) -> tuple[Tensor, States]:
-        """Run documents in batches by their lengths' digits, states carried from one to the
-        next."""
+        """Run documents in batches by their lengths' digits, the states carried between batches."""
         device = vectors["q"].device
         states = self._started(vectors, state, bounds)
         batches, outs = list(packing.by_digits(bounds)), []

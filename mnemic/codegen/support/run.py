@@ -34,8 +34,8 @@ class Run(Given):
     # -- states -----------------------------------------------------------------------------
 
     def _states(self) -> States:
-        """Return the forms' initial states, [M, …]: given ones, else ``params``, else declared
-        ones."""
+        """Return the forms' initial states, [M, …]: given ones, ``params``, or as they are
+        declared."""
         found = {}
         self._fits()
         for state in self.signature.states:
@@ -57,8 +57,8 @@ class Run(Given):
         return self._started(found)
 
     def _fits(self) -> None:
-        """Refuse states that exceed memory; token by token, q's gradient keeps those of all
-        tokens."""
+        """Refuse states that exceed memory; token by token, q's gradient keeps all tokens'
+        states."""
         if torch.compiler.is_compiling():
             return
         shapes = [self._shape(s) for s in self.signature.states if s.name in self.wanted]
@@ -89,8 +89,7 @@ class Run(Given):
         return (self.memories, *(sizes[letter] for letter in state.axes))
 
     def _of(self, state: State) -> tuple[int, ...]:
-        """Return the shape of a parameter's state: that of the matrix, of its rows or its
-        columns."""
+        """Return the shape of a parameter's state: the matrix's, its rows' or its columns'."""
         matrices = [s.name for s in self.signature.states if s.of == state.of and s.axes == "vk"]
         given = [self.given[name] for name in matrices if name in self.given]
         like = given[0] if given else self.params[state.of]  # the operator has checked

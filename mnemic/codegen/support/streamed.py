@@ -112,15 +112,13 @@ class Streamed:
     window: int = 1
     """How many tokens a row sees."""
     along: str = ""
-    """The size of the axis along which memories beside the pairs are looped over by blocks, or
-    none."""
+    """The size of the axis along which memories are looped over by blocks, or none."""
     room: tuple[tuple[Tiles, Tiles], ...] = ()
     """Tiles of rows along it that a program keeps in the device's memory, as they are and rounded
     as products take them: in the form, in its gradient."""
     by_blocks: Any = None
-    """The kernel of the pairs' gradient, with a program for each block of pairs, where that
-    gradient is a plain sum over rows. The kernel of the rows' gradients then has a program for each
-    chunk."""
+    """The kernel of the pairs' gradient, a program for each block of pairs, where that is a plain
+    sum over rows. The rows' gradients then have a program for each chunk."""
     handed: tuple[Held, ...] = ()
     """What ``backward`` stores for ``by_blocks``, a tile a chunk: the sizes of its channels."""
     operators: Operators = field(init=False, repr=False, compare=False)
@@ -139,24 +137,22 @@ class Streamed:
 
     @property
     def plain(self) -> int:
-        """The index of an argument by row that has no rows before the first, so that its shape is
-        [B, R, H, …]."""
+        """The index of an argument by row that has the shape [B, R, H, …], no rows before the
+        first."""
         own = (i for i, r in enumerate(self.rows) if not r.shared and r.name in self.taken)
         return next(own, 0)
 
     def fits(self, rows: int) -> int:
-        """Return the rows of a chunk that reads at most ``rows`` rows, those of its windows among
-        them."""
+        """Return the rows of a chunk that reads, with its windows, at most ``rows`` rows."""
         return max(1, rows - self.window + 1, rows // 4)
 
     def pairs(self, block: int) -> int:
-        """Return the pairs of a block; if memories are looped over by blocks, ``block`` counts
+        """Return the pairs of a block; in loops over blocks of memories ``block`` counts
         channels."""
         return max(BLOCKS[-1], block // 4) if self.along else block
 
     def sources(self, rows: int) -> int:
-        """Return the number of rows of a tile that holds all that the windows of a chunk's rows
-        read."""
+        """Return the rows of a tile for all that the windows of a chunk's rows read."""
         return max(16, power_of_two(rows + self.window - 1))
 
     def anywhere(self, *, gradient: bool) -> bool:
@@ -211,8 +207,7 @@ def refused(
 def asked(
     sizes: Mapping[str, int], like: Tensor, past: int, *, gradient: bool
 ) -> tuned.Question:  # fmt: skip
-    """Return the question that the tuner's answers are stored under; the number of pairs is one of
-    its sizes."""
+    """Return the key of the tuner's answers; the number of pairs is one of its sizes."""
     return tuned.Question.of(
         "pairs", {**sizes, "n": power_of_two(int(past))}, like, gradient=gradient
     )
@@ -269,8 +264,7 @@ class Launches:
         return [output[1 + at] if told else next(others) for at, told in enumerate(exact)]
 
     def _exact(self, rows: list[Tensor]) -> list[bool]:
-        """Return for each kind of pairs whether kernels read it in the precision that the states
-        hold."""
+        """Return for each kind of pairs whether kernels read it in the states' own precision."""
         real = _real(rows[self.kernel.plain].dtype)
         types = dict(
             zip((row.name for row in self.kernel.rows), (x.dtype for x in rows), strict=True)
@@ -306,8 +300,7 @@ class Launch:
         cls, kernel: Streamed, rows: list[Tensor], states: list[Tensor], numbers: list[int], *,
         gradient: bool, dry: bool,
     ) -> Self:  # fmt: skip
-        """Make the launch for an operator's arguments; pairs and states are needed for their
-        sizes."""
+        """Make the launch for an operator's arguments; pairs and states give sizes."""
         place, sizes = Place.of(numbers), sizes_of(kernel, rows, states)
         like = rows[kernel.plain]
         past = states[0].shape[1] - (like.shape[1] if gradient else 0)
@@ -419,8 +412,7 @@ class Launch:
         return out, [*ends, *after], pairs
 
     def grown(self, states: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        """Return all pairs, these rows' own included: as kernels read them, and as the final states
-        hold them."""
+        """Return all pairs, these rows' included, as kernels read them, and as states hold them."""
         named = {row.name: x for row, x in zip(self.kernel.rows, self.rows, strict=True)}
         found = [
             self._pairs(kept, start, named.get(kept.rows), _real(self.like.dtype))
@@ -431,8 +423,7 @@ class Launch:
     def _pairs(
         self, kept: Kept, start: Tensor, rows: Tensor | None, real: torch.dtype
     ) -> tuple[Tensor, Tensor]:
-        """Return one kind of pairs, these rows' own included, as kernels read it and as a state
-        holds it."""
+        """Return one kind of pairs, these rows' included, as kernels read it and as a state."""
         if rows is None:
             size = start.shape[1] + self.length
             whole = start.new_empty(start.shape[0], size, *start.shape[2:], dtype=real)
@@ -446,11 +437,8 @@ class Launch:
     def backward(
         self, pairs: list[Tensor], states: list[Tensor], d_out: Tensor, d_ends: list[Tensor]
     ) -> tuple[States, list[Tensor]]:
-        """Return the gradients of the rows, and of the pairs and states before them.
-
-        ``states`` are the states of fixed size before the rows; if there are any, the rows are one
-        chunk.
-        """
+        """Return the gradients of the rows, and of the pairs and states before them; ``states`` are
+        the states of fixed size before the rows, which are one chunk if there are any."""
         kernel, real = self.kernel, _real(self.like.dtype)
         d_ends = [x.to(real).contiguous() for x in d_ends]
         d_pairs = [x.clone() for x in d_ends[: len(kernel.kept)]]
@@ -529,8 +517,7 @@ class Launch:
         self, function: Any, pointers: list[Tensor], pairs: list[Tensor], programs: int,
         part: Part = WHOLE,
     ) -> None:  # fmt: skip
-        """Launch a kernel over all chunks, or over the ``part`` of them that these arguments
-        select."""
+        """Launch a kernel: over all chunks, or over the ``part`` that these arguments select."""
         if self.dry:
             return
         batch, heads = self.like.shape[0], self.like.shape[2]
