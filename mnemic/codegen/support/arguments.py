@@ -31,8 +31,7 @@ ELSEWHERE = {"g": "log_alpha", "gk": "log_alpha", "beta": "eta", "state": "initi
 
 
 class ArgumentError(Pickled, ValueError):
-    """An argument that the operator cannot take; the message says which, its value, what is
-    allowed."""
+    """An argument that the operator cannot take: which, its value, and what is allowed."""
 
 
 def check(

@@ -185,8 +185,7 @@ class WindowedAttention(Attention):
         return o.index_select(2, torch.arange(tokens, device=q.device))
 
     def _behind(self, prefix: Keys, q: Tensor, near: list[Tensor], seen: Tensor) -> Tensor:
-        """Return the heads' outputs; a query sees all of the prefix, and near keys where
-        ``seen``."""
+        """Return the heads' outputs; a query sees the prefix, and near keys where ``seen``."""
         k, v = (torch.cat([a.to(b), b], -2) for a, b in zip(prefix, near, strict=True))
         always = seen.new_ones(*seen.shape[:-1], prefix[0].shape[-2])
         return self.read(q, (k, v), torch.cat([always, seen], -1))

@@ -60,8 +60,7 @@ class Carried:
         return self.keys.shape[-2] - sum(block.end - block.first for block in self.blocks)
 
     def standing(self, number: int, oldest: int) -> Tensor:
-        """Return the keys from ``oldest`` on as before a block's first row, then the block's
-        own."""
+        """Return the keys from ``oldest`` on as before a block's first row, then its own."""
         found: list[Tensor] = []
         turn: Tensor | None = None
         newest = self.before if number == 0 else self.before + self.blocks[number - 1].end

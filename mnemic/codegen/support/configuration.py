@@ -110,14 +110,14 @@ class Configuration:
 
     A ``lean`` gradient (1) reloads memories in each stage that reads them, and keeps the gradients
     of memories in device memory, which no stage may load before they are stored. The leanest (2)
-    stores the results of products that are read later, and reloads everything for each product. In
-    a kernel that loops over blocks of its memories it reloads rows of channels for each block. A
+    stores the results of products that are read later, and reloads all else for each product. In a
+    kernel that loops over blocks of its memories it reloads rows of channels for each block. A
     ``swept`` cut is for the kernel that loops over blocks of its memories. For a ``full`` cut the
-    assembler may give threads all available registers, where by itself it would rather spill some
-    than have only one program on a multiprocessor. For a ``sparing`` cut it omits optimisations
-    that cost registers. A cut with ``parallel`` warps is for the several kernels that the form is
-    divided into: those that run all chunks in parallel have that many warps, twice as many where
-    ``doubled`` names them; the block, warps and stages are those of the scan.
+    assembler may use all registers, where it would rather spill some than have only one program on
+    a multiprocessor; for a ``sparing`` one it omits optimisations that cost registers. A cut with
+    ``parallel`` warps is for the several kernels that the form is divided into: those that run
+    chunks in parallel have that many warps, twice as many where ``doubled`` names them; the block,
+    warps and stages are those of the scan.
     """
 
     rows: int
@@ -295,7 +295,7 @@ def entries(
 
 
 def _lesser(length: dict[str, int], names: str) -> int:
-    """Return the length of an axis; for ``a|b``, that of the shorter one."""
+    """Return the length of an axis, or of the shorter of several (``a|b``)."""
     return min(length[name] for name in names.split("|"))
 
 
@@ -338,8 +338,8 @@ def _products(kernel: Cuttable, length: dict[str, int], gradient: bool) -> int:
 
 
 def _bytes(kernel: Cuttable, length: dict[str, int], work: Work, gradient: bool) -> int:
-    """Count a chunk's bytes: of its arguments (a gradient writes theirs in 32 bits too, for each
-    block); and 4 for an entry of memories looped over by blocks, as the cache is three times
+    """Count a chunk's bytes: of its arguments, for a gradient theirs in 32 bits too, a part each
+    block; and 4 an entry of memories looped over by blocks, since the cache is three times
     faster."""
     entries = sum(length["C"] * volume([length[s] for s in row.sizes]) for row in kernel.rows)
     found = entries * (2 * work.bytes + 4 if gradient else work.bytes)

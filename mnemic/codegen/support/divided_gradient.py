@@ -96,9 +96,8 @@ class DividedGradient:
     # -- launches ------------------------------------------------------------------------------
 
     def run(self, launch: "Launch", states: list[Tensor], ends: list[Tensor]) -> list[Tensor]:
-        """Return the gradients of the rows that have one, then of the states before all chunks,
-        from kept ``states`` and from ``ends``, the gradients of the output and of the final
-        states."""
+        """Return the gradients of the rows that have one, then of the states before all chunks:
+        from kept ``states``, and ``ends``, the gradients of the output and the final states."""
         d_out, *d_states = ends
         own, known = own_of(launch), {tile.name: tile for tile in self.tiles}
         names = (state.name for state in launch.kernel.states)
@@ -169,8 +168,7 @@ class DividedGradient:
     # -- tiles between kernels -----------------------------------------------------------------
 
     def _in_parts(self, launch: "Launch", part: Part, tile: Tile) -> bool:
-        """Return whether each block of values stores a partial sum: of a scan's tile without
-        values."""
+        """Return whether blocks of values store partial sums: of a scan's tile without values."""
         return part is self.scan and not launch.splits(tile.sizes)
 
     def _stored_in(self, launch: "Launch", part: Part, tile: Tile) -> torch.dtype:

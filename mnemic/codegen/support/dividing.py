@@ -1,8 +1,8 @@
 """The choice between one kernel and several for a form, and the cut of the several.
 
-The cycles of both are counted: of one, the waves of its programs, each with its chunks one after
-another; of several, the waves of those that run chunks in parallel, those of the scan, whose
-iterations are shorter, and the bytes that pass from one to the other. The fewer cycles win.
+The cycles of both are counted: of one, the waves of its programs, each with its chunks in turn; of
+several, the waves of those that run chunks in parallel, those of the scan, whose iterations are
+shorter, and the bytes that pass between them. The fewer cycles win.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -137,7 +137,7 @@ def in_several(
 
 @dataclass(frozen=True)
 class Count:
-    """The basis of a count of cycles: lengths of axes by name, chunks of a memory, and how many
+    """What cycles are counted from: lengths of axes by name, chunks of a memory, and how many
     iterations of a scan keep their loads at once."""
 
     kernel: Dividable

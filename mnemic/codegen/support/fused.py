@@ -184,8 +184,7 @@ class Kernel:
 
     @property
     def plain(self) -> int:
-        """The index of an argument by row that has the shape [B, R, H, …], no rows before the
-        first."""
+        """The index of an argument by row of shape [B, R, H, …], no rows before the first."""
         own = (i for i, r in enumerate(self.rows) if not r.shared and r.name in self.taken)
         return next(own, 0)
 
@@ -268,8 +267,7 @@ class Cutting:
 def asked(
     kernel: Kernel, sizes: Mapping[str, int], like: Tensor, *, gradient: bool
 ) -> tuned.Question:  # fmt: skip
-    """Return the key of the tuner's answers, with the sizes of memories alone, known before all
-    rows."""
+    """Return the key of the tuner's answers, with memories' sizes, known before all rows."""
     own = {size: sizes[size] for state in kernel.states for size in state.sizes}
     return tuned.Question.of(kernel.name, own, like, gradient=gradient)
 
@@ -365,8 +363,7 @@ _always: list[bool] = []
 
 @contextmanager
 def sweeping(*, always: bool) -> Iterator[None]:
-    """Use kernels that loop over blocks of memories inside, wherever they exist or nowhere: for
-    checks."""
+    """Use kernels that loop over blocks of memories inside, wherever possible or nowhere."""
     _always.append(always)
     try:
         yield
@@ -416,8 +413,7 @@ def swept_always() -> bool | None:
 
 
 def twin_of(kernel: Kernel, *, gradient: bool) -> Kernel | None:
-    """Return the form's kernel that loops over blocks, if its gradients are the same, or
-    ``None``."""
+    """Return the form's kernel that loops over blocks, if it has the same gradients."""
     twin = kernel.swept
     if twin is not None and gradient and twin.gradients != kernel.gradients:
         return None

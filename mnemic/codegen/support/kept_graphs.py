@@ -61,8 +61,7 @@ class Graph:
         self.bytes = sum(held.values())
 
     def keep(self) -> bool:
-        """Reserve the graph's bytes for as long as it lives; return whether there was room for
-        them."""
+        """Reserve the graph's bytes while it lives; return whether there was room for them."""
         fits = _room.take(self.bytes)
         self._counted = self.bytes * fits
         return fits

@@ -1,7 +1,7 @@
 """Launches of a fused kernel: its arguments, its results, and its gradient piece by piece.
 
-A *piece* is a run of chunks. For the gradient the states at the start of every piece are kept, and
-those of its chunks recomputed. With ``dry`` only results' shapes are made; nothing is launched.
+A gradient keeps the states at the start of every piece (a run of chunks), and recomputes those of
+its chunks. With ``dry`` only the results' shapes are made, and nothing is launched.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -75,8 +75,7 @@ class Launches:
         self, rows: list[Tensor], kept: list[Tensor], positions: Tensor | None,
         bounds: Tensor | None, numbers: list[int], ends: list[Tensor], *, dry: bool,
     ) -> list[Tensor]:  # fmt: skip
-        """Return the gradients of the rows that have one, then of the initial states, from the
-        ends'."""
+        """Return the gradients of the rows that have one, then of the initial states."""
         if dry:  # the rows' shapes, and the states'
             named = zip(self.kernel.rows, rows, strict=True)
             found_rows = [torch.empty_like(x) for r, x in named if r.name in self.kernel.gradients]
@@ -424,8 +423,7 @@ class Launch:
         return not self.kernel.split or self.kernel.split in sizes
 
     def parts_of(self, d_states: list[Tensor]) -> list[Tensor]:
-        """Return the states' gradients by block; a shared one for the first, zero for the
-        others."""
+        """Return the states' gradients by block; a shared one for the first, zero for others."""
         return [self._parts(s, x) for s, x in zip(self.kernel.states, d_states, strict=True)]
 
     def wholes_of(self, d_states: list[Tensor]) -> list[Tensor]:

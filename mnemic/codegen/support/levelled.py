@@ -86,8 +86,7 @@ def run(
 
 
 def _pieces(position: int, tokens: int, most: int) -> Iterator[Piece]:
-    """Yield aligned chunks as large as possible; tokens in chunks below ``FEWEST`` rows go
-    singly."""
+    """Yield aligned chunks as large as possible; below ``FEWEST`` rows tokens go singly."""
     single: int | None = None
     for first, size, count in aligned_pieces(position, tokens, most, tokens):
         if size < FEWEST:

@@ -37,7 +37,7 @@ Order = tuple[Shrink, ...]
 """The ways to make a cut narrower: each as often as it changes the cut, then the next."""
 
 _settled: dict[Hashable, Configuration] = {}
-"""The cuts found so far, shared by all launches that are alike."""
+"""The cuts of launches that are alike."""
 
 
 # -- orders ----------------------------------------------------------------------------------

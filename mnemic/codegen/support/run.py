@@ -34,8 +34,7 @@ class Run(Given):
     # -- states -----------------------------------------------------------------------------
 
     def _states(self) -> States:
-        """Return the forms' initial states, [M, …]: given ones, ``params``, or as they are
-        declared."""
+        """Return the forms' initial states, [M, …]: given ones, ``params``, or as declared."""
         found = {}
         self._fits()
         for state in self.signature.states:
@@ -57,8 +56,7 @@ class Run(Given):
         return self._started(found)
 
     def _fits(self) -> None:
-        """Refuse states that exceed memory; token by token, q's gradient keeps all tokens'
-        states."""
+        """Refuse states that exceed memory; token by token, q's gradient keeps all of them."""
         if torch.compiler.is_compiling():
             return
         shapes = [self._shape(s) for s in self.signature.states if s.name in self.wanted]

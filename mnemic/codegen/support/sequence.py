@@ -191,8 +191,7 @@ class SequenceLayer(Pickled, nn.Module):
         self, x_t: Tensor, state: Mapping[str, Tensor] | None = None, *placed: Any,
         form: str = "auto", state_dtype: torch.dtype | None = None, **unknown: Any,
     ) -> tuple[Tensor, States]:  # fmt: skip
-        """Run one token: [B, dim] → [B, dim] and the new state; without a state, the first
-        token."""
+        """Run one token: [B, dim] → [B, dim] and the new state; no state: the first token."""
         self._refuse((x_t, state, *placed) if placed else (), unknown, "step")
         self._check_token(x_t)
         y, after = self.forward(

@@ -137,8 +137,7 @@ class Streamed:
 
     @property
     def plain(self) -> int:
-        """The index of an argument by row that has the shape [B, R, H, …], no rows before the
-        first."""
+        """The index of an argument by row of shape [B, R, H, …], no rows before the first."""
         own = (i for i, r in enumerate(self.rows) if not r.shared and r.name in self.taken)
         return next(own, 0)
 
@@ -147,8 +146,7 @@ class Streamed:
         return max(1, rows - self.window + 1, rows // 4)
 
     def pairs(self, block: int) -> int:
-        """Return the pairs of a block; in loops over blocks of memories ``block`` counts
-        channels."""
+        """Return the pairs of a block; with ``along``, ``block`` counts channels instead."""
         return max(BLOCKS[-1], block // 4) if self.along else block
 
     def sources(self, rows: int) -> int:

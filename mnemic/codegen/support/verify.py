@@ -55,8 +55,8 @@ class Trial:
 
 
 def trials(layer_type: type[SequenceLayer], *several: Plan) -> Iterator[Trial]:
-    """Yield everything to try, plan by plan and in each plan dtype by dtype, so that if time runs
-    out each case of the first plan has been tried once."""
+    """Yield everything to try, plan by plan and in each dtype by dtype, so that if time runs out
+    each case of the first plan has been tried."""
     for wanted in several:
         yield from _trials(layer_type, wanted)
 
