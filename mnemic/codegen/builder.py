@@ -1,4 +1,5 @@
-"""What all forms begin with: coefficients, features, keys, decays and the error signal."""
+"""The common parts of all forms' plans: coefficients, features, keys, decays and the error
+signal."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -35,8 +36,8 @@ RuleT_co = TypeVar("RuleT_co", bound=Common, covariant=True)
 
 @dataclass
 class BuilderOf(Generic[RuleT_co]):
-    """Adds quantities to the plan of a kind of rule; ``rows`` are the axes that every token's
-    quantity begins with."""
+    """Adds quantities to the plan of a form; ``rows`` are the axes with which every token's
+    quantity begins."""
 
     rule: RuleT_co
     rows: tuple[str, ...]
@@ -71,9 +72,10 @@ class BuilderOf(Generic[RuleT_co]):
 
     def map(self, name: str, expr: Any, env: Mapping[str, Any],
             equation: str = "") -> str:  # fmt: skip
-        """Add an elementwise expression; ``env`` tells the quantity (and its axes) of each symbol.
+        """Add an elementwise expression; ``env`` gives the quantity (and its axes) of each symbol.
 
-        The error at a new prediction is a quantity of its own: a root is searched for once.
+        An error at a new prediction becomes a quantity of its own, so that its root is searched for
+        once.
         """
         expr, env = self._solved(expr, env, equation)
         if env and not expr.free_symbols:
@@ -189,10 +191,10 @@ class BuilderOf(Generic[RuleT_co]):
 
     @property
     def stabilised(self) -> bool:
-        """Whether the rate is an exponential that a running maximum holds stable.
+        """Whether the rate is an exponential that is kept stable by a running maximum.
 
-        It does where a normaliser divides it out again; read as it is, a memory whose weights
-        overflow has an output that does.
+        It is where a normaliser divides by the same weights; without one the output itself
+        overflows where the weights do.
         """
         rate, spec = self.rule.problem.scalar("eta"), self.rule.problem.spec
         additive = self.rule.structure.algebra == "additive"
@@ -206,9 +208,11 @@ class BuilderOf(Generic[RuleT_co]):
 
     @property
     def rate(self) -> Any:
-        """The rate of the step; of an exponential one the share that is new, or what is beside it.
+        """The rate of the step; for a stabilised exponential the share of the new write, times
+        other factors.
 
-        (``mixed_rate``: a chunk's mix holds the shares.)
+        With ``mixed_rate`` the chunk's mixing matrix holds the shares, and the other factors
+        remain.
         """
         if self.unit_rate:
             return sp.Integer(1)
@@ -250,7 +254,7 @@ class BuilderOf(Generic[RuleT_co]):
         return bool(expr.is_positive) or only_heads
 
     def zero(self) -> str:
-        """Return a row of zeros, to give constants the shape of a token's coefficient."""
+        """Return a row of zeros, which gives constants the shape of a token's coefficient."""
         return "zero" if "zero" in self.plan.graph else self.plan.given("zero", self.rows)
 
     # -- keys, queries, values --------------------------------------------------------------

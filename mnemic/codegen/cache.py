@@ -28,8 +28,8 @@ def root() -> Path:
 
 
 def files(key: str, make: Made) -> Mapping[str, str]:
-    """Read the compiled folder of a key; where there is none, or another hand has changed it, make
-    its files, which are not kept."""
+    """Read the compiled folder of a key from the cache; if there is none, or its files were changed
+    by hand, make its files, which are not stored."""
     return package.read(_place(key)) or make()
 
 
@@ -52,9 +52,9 @@ def published(key: str, make: Made, *, tools: bool = True) -> Mapping[str, str]:
 
 
 def folder(key: str, make: Made) -> Path:
-    """Return the compiled folder of a key, made if it is not there yet.
+    """Return the compiled folder of a key, making it if it does not exist.
 
-    One that is not as it was written is made anew; what stood there is kept beside it, changed.
+    A folder that was changed is made again; the changed one is kept beside it.
 
     Raises:
         EnvironmentFailed: the cache cannot be written.

@@ -1,4 +1,4 @@
-"""A plan cut at some of its quantities: they are arguments, and what made them is elsewhere."""
+"""A plan cut at some of its quantities: they become arguments, computed elsewhere."""
 
 from collections.abc import Collection
 

@@ -1,4 +1,4 @@
-"""Weights that fade too fast for a chunk's kernel, told from the spec where it can be."""
+"""Rules whose weights fade too fast for a chunk's kernel, where the spec alone can tell."""
 
 from itertools import product
 

@@ -9,8 +9,11 @@ TINY = 1e-30
 
 
 def may_vanish(base: Any, power: Any) -> bool:
-    """Return whether a root is one of a sum that may be 0 or, by rounding, below, or of a softplus
-    that rounds to 0: it is taken of that or of ``TINY``, whichever is larger, and flat where it is
-    smaller than ``TINY``."""
+    """Return whether a root's argument may be 0, or below by rounding: a sum, or a softplus that
+    rounds to 0.
+
+    Such a root is taken of its argument or of ``TINY``, whichever is larger, and is flat below
+    ``TINY``.
+    """
     root = bool(power.is_number and 0 < power < 1)
     return bool(root and ((base.is_Add and not base.is_positive) or isinstance(base, sym.softplus)))

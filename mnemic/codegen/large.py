@@ -1,8 +1,8 @@
 """Parts of a chunk's scan that hold a matrix for every row: computed a few memories at a time.
 
-Such a part is as large as a state for every token. What it takes and gives is not, so it becomes a
-function of its own, which `ops.by_memory` calls for as many memories as a cache holds, and once
-more in the gradient instead of keeping it.
+Such a part is as large as a state for every token; its inputs and outputs are not. So it becomes a
+function of its own, which `ops.by_memory` calls for as many memories as a cache holds, and which
+the gradient calls again instead of keeping its results.
 """
 
 from dataclasses import dataclass

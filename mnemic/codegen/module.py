@@ -106,8 +106,8 @@ def _builders(rule: Rule) -> tuple[Build, Build]:
 
 @dataclass(frozen=True)
 class Printed:
-    """The source of an operator, what it takes, which of that its forms read, and whether its
-    memory can be read without a write."""
+    """The printed source of an operator; what it takes, which of that its forms read, and whether
+    its memory can be read without a write."""
 
     text: str
     signature: Signature

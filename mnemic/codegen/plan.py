@@ -123,9 +123,10 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Closing:
-    """What happens where so many tokens are complete: statements, and what they put in place.
+    """What happens after every so many tokens: statements, and the states (or output) that they
+    replace.
 
-    ``renamed`` tells which values of shorter intervals stand in their states by then.
+    ``renamed`` says which states then already hold the values of shorter intervals.
     """
 
     every: int
@@ -145,7 +146,7 @@ class Phases:
 
 @dataclass
 class Plan:
-    """The graph while it is built; quantities computed alike are one."""
+    """The graph while it is built; quantities that are computed alike are merged."""
 
     graph: Any = field(default_factory=nx.DiGraph)
     known: dict[Any, str] = field(default_factory=dict)
@@ -258,8 +259,10 @@ class Plan:
         return tuple(n for n in self.graph if self[n].op == Given(state=True))
 
     def phases(self, stepwise: Collection[str] = ()) -> Phases:
-        """Split the needed statements by what the carried states reach; what is ``stepwise``, and
-        follows from it, is computed step by step as well."""
+        """Split the needed statements by whether a carried state reaches them.
+
+        What is ``stepwise``, and what follows from it, is computed step by step as well.
+        """
         carried = self.states()
         begun = (*carried, *stepwise)
         reached = set().union(*(nx.descendants(self.graph, n) for n in begun), stepwise)
@@ -281,7 +284,7 @@ class Plan:
             renamed |= {value: place for place, value in moves.items()}
 
     def _behind(self, ends: set[str], stop: Collection[str] = ()) -> set[str]:
-        """Return ``ends`` and all that they are computed of, without ways through ``stop``."""
+        """Return ``ends`` and all that they depend on, not following paths through ``stop``."""
         found, ahead = set[str](), list(ends)
         while ahead:
             name = ahead.pop()

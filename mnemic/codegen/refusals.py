@@ -1,4 +1,4 @@
-"""What a rule may ask for that its forms do not compute yet: refused by name, never run wrong."""
+"""Features of a rule that its forms do not compute yet: refused by name, never computed wrongly."""
 
 from collections.abc import Callable
 from itertools import pairwise

@@ -1,1 +1,2 @@
-"""Generated kernels without a device: compiled offline, counted, and verified on this machine."""
+"""Tools for generated kernels: compile them without a device, count their costs, verify and tune
+them."""

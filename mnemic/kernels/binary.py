@@ -1,4 +1,4 @@
-"""What a compiled kernel costs, read from its machine code by the compiler's own tools."""
+"""The resources of a compiled kernel, read from its machine code with the compiler's own tools."""
 
 import re
 import subprocess
@@ -84,7 +84,7 @@ def encoded(compiled: Any) -> str:
 
 @contextmanager
 def _binary(compiled: Any) -> Iterator[str]:
-    """Yield the path of a file that holds the machine code meanwhile."""
+    """Yield the path of a temporary file with the machine code."""
     with tempfile.TemporaryDirectory(prefix="kernel.") as place:
         binary = Path(place) / "kernel.cubin"
         binary.write_bytes(compiled.asm["cubin"])

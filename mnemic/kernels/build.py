@@ -1,4 +1,4 @@
-"""Specs → every kernel of theirs compiled for a target, in processes of their own."""
+"""Compile every kernel of given specs for a target, in separate processes."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -86,5 +86,5 @@ def _each(
 
 
 def versions() -> dict[str, str]:
-    """Return what a table depends on beside the specs: versions by package."""
+    """Return the package versions that a table depends on, besides the specs."""
     return {"triton": version("triton")}

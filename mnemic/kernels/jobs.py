@@ -1,4 +1,4 @@
-"""What is compiled for a table: a spec's passes at one head size, dtype and target.
+"""The jobs of a table: a spec's passes at one head size, dtype and target.
 
 ``compile_folder`` runs in a process of its own (``worker``), on a compiled folder.
 """
@@ -91,7 +91,8 @@ def compile_folder(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def count_folder(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Count what each pass of a compiled folder asks of memory and tensor cores, a token and head.
+    """Count the bytes and matrix products of each pass of a compiled folder, for each token and
+    head.
 
     It runs where Triton interprets, in float16, whose bytes are bfloat16's. Returns
     ``{"passes": {name: {"moved", "floor", "products", "error", "refused"}}}``, and ``"missing"``.
@@ -129,7 +130,8 @@ def count_folder(job: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Make arguments that kernels refuse raise inside, and not run in PyTorch."""
+    """Make kernels raise, in this context, for arguments that they refuse, with no fallback to
+    PyTorch."""
     before = os.environ.get(ALONE)
     os.environ[ALONE] = "1"
     try:
@@ -150,7 +152,8 @@ def _refused(module: Any) -> type[Exception]:
 
 
 def _first(error: BaseException) -> str:
-    """Tell an error on one line: what caused it first, and (of Triton's) the line of the kernel."""
+    """Return an error as one line: its first cause, and for Triton's errors the kernel's source
+    line."""
     told = _last(error)
     while error.__cause__ is not None:
         error = error.__cause__

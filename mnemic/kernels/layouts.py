@@ -1,4 +1,4 @@
-"""The two tables of compiled kernels that are gone on with: resources, and cycles besides."""
+"""The layouts of the two resumable tables of compiled kernels: resources, and cycles too."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass

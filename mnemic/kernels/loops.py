@@ -33,10 +33,11 @@ class Loop:
 
 @dataclass(frozen=True)
 class Turns:
-    """A loop of the intermediate code: its turns where they are known (else 0), those inside.
+    """A loop of the intermediate code: its iterations if they are known (else 0), and the loops
+    inside.
 
-    ``shared`` says that programs share out its turns: it goes on by as many as there are;
-    ``placed`` that how far it goes depends on the program's place behind the first axis.
+    ``shared``: programs share out its iterations, as its step is their number; ``placed``: its
+    bounds depend on the program's index on an axis other than the first.
     """
 
     count: int
@@ -47,11 +48,11 @@ class Turns:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Instructions of one turn of the longest loop.
+    """The instructions of one iteration of the longest loop.
 
     Args:
         written: as they stand.
-        executed: inner loops times their turns; None where the turns are not known.
+        executed: inner loops times their iterations; None where these are not known.
         inner: as they stand in each loop directly inside.
     """
 
@@ -74,8 +75,8 @@ def chunk(disassembly: str, ttgir: str) -> Chunk | None:
 
 
 def longest_loop(loops: Sequence[Loop], told: Sequence[Turns]) -> tuple[Loop, Turns | None]:
-    """Return the longest of some loops, and what the intermediate code tells of it: the loop in its
-    place where there are as many, else the deepest one."""
+    """Return the longest of some loops, and the loop of the intermediate code that it corresponds
+    to: the one at the same place if there are as many, else the deepest."""
     longest = max(loops, key=lambda loop: loop.last - loop.first)
     if len(loops) == len(told):
         return longest, told[loops.index(longest)]
@@ -119,7 +120,7 @@ def _length(names: list[str], loop: Loop) -> int:
 
 
 def told_turns(ttgir: str) -> tuple[Turns, ...]:
-    """Read the loops of the intermediate code that are in no other."""
+    """Read the outermost loops of the intermediate code, with those inside."""
     constants = {m[1]: int(m[2]) for m in map(CONSTANT.match, ttgir.splitlines()) if m}
     for product in filter(None, map(PRODUCT.match, ttgir.splitlines())):
         factors = [constants[name] for name in product.group(2, 3) if name in constants]
@@ -142,7 +143,7 @@ def told_turns(ttgir: str) -> tuple[Turns, ...]:
 
 
 def _placed(ttgir: str) -> set[str]:
-    """Find the numbers that are computed from a program's place behind the first axis."""
+    """Find the values that are computed from a program's index on an axis other than the first."""
     found = set()
     for line in ttgir.splitlines():
         if place := PLACE.match(line):

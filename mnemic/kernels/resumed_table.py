@@ -1,4 +1,4 @@
-"""The table of compiled kernels that is gone on with, job by job, in a file or only shown."""
+"""A table of compiled kernels that can be resumed job by job, kept in a file or only shown."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -46,7 +46,7 @@ class Kept:
         return kept
 
     def has(self, job: Job) -> bool:
-        """Return whether a job's rows are here, made from what its kernels are made from now."""
+        """Return whether a job's rows are here, made from the current source of its kernels."""
         found = self.rows.get((job.spec, str(job.width)), [])
         return bool(found) and all(row[table.SOURCE] == job.source for row in found)
 
@@ -60,7 +60,7 @@ class Kept:
         self.write()
 
     def only(self, specs: Iterable[str]) -> None:
-        """Let go of specs that are not these, and write the file."""
+        """Drop the rows of all other specs, and write the file."""
         known = set(specs)
         self.rows = {key: found for key, found in self.rows.items() if key[0] in known}
         self.write()

@@ -1,4 +1,4 @@
-"""What a compiled folder's kernels are made from, as one short digest.
+"""A short digest of everything that a compiled folder's kernels are made from.
 
 A kernel is decided by its own text, by the functions on tiles that it calls, and by what launches
 it (its cut, its precision). Docstrings, comments and the PyTorch forms decide nothing.

@@ -48,17 +48,17 @@ def rows(job: Job, found: Mapping[str, Any]) -> Iterator[Cells]:
 
 
 def _without(step: Mapping[str, Any]) -> str:
-    """Return why a pass has no kernel, or nothing."""
+    """Return why a pass has no kernel, or an empty text if it has one."""
     return REFUSED + step["refused"] if step["refused"] else step["error"] or ""
 
 
 def amiss(told: str) -> bool:
-    """Return whether what is told of a pass (or of all of them) is a fault."""
+    """Return whether a remark on a pass (or on all of them) reports a fault."""
     return bool(told) and told != NO_FORM and not told.startswith(REFUSED)
 
 
 def _taken(kernel: Mapping[str, Any]) -> Cells:
-    """Return a kernel's name, its cut and what it takes."""
+    """Return a kernel's name, its cut and the resources that it takes."""
     taken = kernel["resources"]
     sizes = " ".join(f"{n}={x}" for n, x in kernel["constants"].items() if _size(x))
     tensor = " ".join(f"{count} {name}" for name, count in taken["tensor"].items())

@@ -27,7 +27,7 @@ up to 15 sweeps of 30 steps of dozens of operations on tiles, each of which is i
 
 
 def note(place: str) -> str:
-    """Return what is to say of fused kernels on a device; empty where they ran as they are."""
+    """Return a remark on fused kernels on a device; empty where they ran as they are."""
     if versions.installed() is None:
         return WITHOUT_TRITON
     return "" if place == "cuda" else ONLY_INTERPRETED
@@ -41,8 +41,8 @@ def device() -> str:
 
 
 def processes(place: str) -> int:
-    """Return how many processes share out the trials unless told: without a GPU there is one, as
-    trials end by time."""
+    """Return how many processes share out the trials by default: without a GPU one, since trials
+    end when time runs out."""
     return min(8, max(1, (os.cpu_count() or 1) // 2)) if place == "cuda" else 1
 
 

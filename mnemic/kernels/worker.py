@@ -1,8 +1,8 @@
-"""A long-lived process that calls functions: for what needs an environment of its own.
+"""A long-lived process that calls functions which need an environment of their own.
 
 Triton decides when it is imported whether it interprets or compiles, and a kernel that reads out of
-bounds takes its process with it. So both run elsewhere, in a process that lives on, since to import
-torch costs seconds. Requests and answers are JSON, one a line.
+bounds kills its process. So both run in a separate process, which is kept alive since importing
+torch takes seconds. Requests and answers are JSON, one a line.
 """
 
 import importlib
@@ -31,7 +31,7 @@ LONGEST = 600.0
 
 
 class Worker:
-    """A process that is started at the first call and started anew after a crash."""
+    """A process that is started at the first call, and again after a crash."""
 
     def __init__(self, environment: Mapping[str, str], paths: tuple[Path, ...] = ()) -> None:
         self.environment, self.paths = environment, paths
@@ -111,9 +111,10 @@ def worker(environment: Mapping[str, str], *paths: Path) -> Iterator[Worker]:
 
 
 def serve() -> None:
-    """Answer until the requests end; what functions print goes to standard error.
+    """Answer requests until they end; what functions print goes to standard error.
 
-    Ctrl-C, which every process of a terminal hears, ends it without a word: who asks tells of it.
+    Ctrl-C, which every process of a terminal receives, ends it silently: the process that asks
+    reports it.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")

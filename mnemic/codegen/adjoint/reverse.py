@@ -64,7 +64,8 @@ def adjoint(plan: Plan) -> Adjoint:
 
 
 def _active(opened: Unrolled, order: list[Quantity]) -> set[str]:
-    """Return what a gradient goes through: it depends on what is given, and reaches an end."""
+    """Return the quantities that need a gradient: they depend on what is given, and an end depends
+    on them."""
     constant = {*INDICES, *opened.closes}
     depends: set[str] = set()
     for quantity in order:
@@ -82,7 +83,7 @@ def _active(opened: Unrolled, order: list[Quantity]) -> set[str]:
 
 
 def differentiated(quantity: Quantity) -> tuple[str, ...]:
-    """Return what a quantity reads, without what only tells it a shape or a place."""
+    """Return what a quantity reads, without arguments that only give it a shape or a place."""
     match quantity.op:
         case Call(function=function, arguments=arguments) if function in OPERATIONS:
             return OPERATIONS[function].differentiated(arguments)

@@ -1,4 +1,4 @@
-"""A plan in which the ends of intervals are choices: what a chunk does as one graph."""
+"""A plan without intervals: their ends become elementwise choices, so that a chunk is one graph."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,8 @@ class Unrolled:
 
 
 def unrolled(plan: Plan) -> Unrolled:
-    """Return a plan's statements with those of its closings, each chosen where it closes."""
+    """Return a plan's statements with those of its interval ends, each value chosen by whether one
+    ends."""
     found = Plan(functions=dict(plan.functions), signals=dict(plan.signals))
     for quantity in plan.ordered():
         _copy(found, quantity)

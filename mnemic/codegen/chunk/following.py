@@ -1,4 +1,5 @@
-"""What a chunk leaves of a matrix: its memory, momentum, kept keys, and what its interval ends."""
+"""The state updates of a chunk for one matrix: memory, momentum, kept keys, and the ends of
+intervals."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,5 @@
-"""What a layer's step reads: the token's projections, the convolution's window, learned numbers."""
+"""The inputs of a layer's step: the token's projections, the convolution's window, learned
+numbers."""
 
 from dataclasses import dataclass
 
@@ -67,7 +68,7 @@ class Same:
 
 @dataclass(frozen=True)
 class Told:
-    """A number that the kernel knows: the head, the token's position."""
+    """A number that the kernel knows without a load: the head, the token's position."""
 
     source: str
 

@@ -34,9 +34,10 @@ MOST_STEPS = 8
 
 @dataclass
 class Whole:
-    """The plan of a layer's token, and where what it is given comes from.
+    """The plan of a layer's whole token, and where its inputs come from.
 
-    ``read`` is what the rule reads out, ``plan.output`` what becomes of it.
+    ``read`` is the quantity that the rule reads out, ``plan.output`` the layer's output made from
+    it.
     """
 
     plan: Plan
@@ -112,7 +113,7 @@ def _everything(token: Plan) -> tuple[Quantity, ...]:
 
 @dataclass
 class _Prologue:
-    """Makes the rule's arguments of what the projections give."""
+    """Plans the rule's arguments, made from the layer's projections."""
 
     rule: Rule
     signature: Signature
@@ -185,7 +186,8 @@ class _Prologue:
     # -- coefficients -----------------------------------------------------------------------
 
     def coefficient(self, told: Coefficient, axes: tuple[str, ...], step: int) -> str:
-        """Plan g(raw), or its logarithm; what acts once a token does nothing at the later steps."""
+        """Plan g(raw), or its logarithm; a coefficient that acts once a token is neutral at the
+        later steps."""
         name = told.parameter
         if step and name in self.signature.once:
             value = 0.0 if name.startswith("log_") else 1.0

@@ -70,13 +70,13 @@ def kernel(drawn: Drawn, doc: str) -> str:
 
 
 def ending(drawn: Drawn, sizes: tuple[str, ...]) -> str:
-    """Write the number of the memory under which a state of these sizes is stored."""
+    """Write the index of the memory at which a state of these sizes is stored."""
     return "memory" if drawn.lay.split in ("", *sizes) else "beside * heads + head"
 
 
 def parameters(drawn: Drawn, scratch: tuple[str, ...] = ()) -> list[str]:
-    """List the kernel's parameters: pointers, numbers, constants; ``scratch`` are the sizes along
-    which rows are kept for a while."""
+    """List the kernel's parameters: pointers, numbers, constants; for each of the sizes in
+    ``scratch`` it takes a buffer in which it keeps rows for a while."""
     lay = drawn.lay
     pointers = ["mixed", *(["tail", "next_tail", "taps"] if drawn.taps else [])]
     pointers += [f"raw_{name}" for name in drawn.raws]
@@ -97,8 +97,9 @@ def parameters(drawn: Drawn, scratch: tuple[str, ...] = ()) -> list[str]:
 
 
 def opening(drawn: Drawn, along: tuple[str, ...] = ()) -> list[str]:
-    """Write which memory a program runs, its channels (of those that it does not go ``along``), and
-    where they stand in the projections."""
+    """Write the head of a step kernel's body: which memory the program runs, the index of each axis
+    of channels (except those in ``along``, which it loops over), and where the projections'
+    channels begin."""
     lay = drawn.lay
     lines = [
         "    memory = tl.program_id(0).to(tl.int64)",
@@ -164,8 +165,8 @@ def _body(drawn: Drawn) -> list[str]:
 
 
 def _first(drawn: Drawn, order: Order[Row | Held], asked: set[str]) -> Iterator[str]:
-    """Yield the loads before anything else, so that none waits for what is computed of another;
-    memories with intervals have too many matrices to hold them all at once."""
+    """Yield the loads that come first, so that none waits for another computation; the states are
+    not among them if the plan has intervals, whose many matrices would not fit together."""
     lay = drawn.lay
     late = {n for n, x in drawn.whole.loads.items() if isinstance(x, Finish)} | asked
     yield from _until(drawn, order, [row.name for row in lay.rows if row.name not in late], 4)
@@ -183,7 +184,7 @@ def _order(drawn: Drawn) -> Order[Row | Held]:
 
 
 def _reached_by_query(drawn: Drawn) -> set[str]:
-    """Return what depends on the query."""
+    """Return the quantities that depend on the query."""
     graph = drawn.lay.plan.graph
     found = {q for q in drawn.whole.queries if q in graph}
     return found.union(*(nx.descendants(graph, q) for q in found))
@@ -195,7 +196,7 @@ def _closing_names(drawn: Drawn) -> set[str]:
 
 
 def queries(drawn: Drawn) -> list[str]:
-    """Write the start of every query of this memory's head, one after another."""
+    """Write the start of the loop over the queries that read this memory."""
     places = [f"{_place(drawn, 'q', 0, 'query')}"] if "q" in drawn.steps else []
     if drawn.groups == 1:
         return ["    query = head", *(f"    {line}" for line in places)]
@@ -204,7 +205,7 @@ def queries(drawn: Drawn) -> list[str]:
 
 
 def _end(drawn: Drawn, order: Order[Row | Held], indent: int) -> list[str]:
-    """Write the output: normed and gated where this program has all of its channels."""
+    """Write the store of the output, normed and gated if this program has all of its channels."""
     lay, read, pad = drawn.lay, drawn.whole.read, " " * indent
     size = lay.sizes(read)[-1]
     number = "batch * heads * GROUPS + query"
@@ -224,7 +225,7 @@ def _end(drawn: Drawn, order: Order[Row | Held], indent: int) -> list[str]:
 
 
 def _until(drawn: Drawn, order: Order[Row | Held], ends: list[str], indent: int) -> Iterator[str]:
-    """Yield what is missing for some ends: loads and statements, in order."""
+    """Yield the loads and statements that some ends still need, in order."""
     for end in ends:
         for step in order.until(end):
             if isinstance(step, Quantity):
@@ -264,7 +265,7 @@ def _advance(drawn: Drawn) -> list[str]:
 
 
 def tails(drawn: Drawn, chosen: Callable[[str], bool], indent: int) -> list[str]:
-    """Write the window a token later: every tap but the oldest."""
+    """Write the window as the next token will find it: every tap but the oldest."""
     lines = []
     for (vector, step), rows in drawn.whole.window.items():
         if not drawn.taps or not chosen(vector):

@@ -75,7 +75,7 @@ class Forward(swept.Forward):
         return f"end_{state}", "memory"
 
     def stays(self, state: Held) -> Iterator[str]:
-        """Yield the load and the store of a memory that the token leaves as it is."""
+        """Yield the load and the store of a memory that the token does not change."""
         if self.lay.plan.following.get(state.name, state.name) == state.name:
             yield f"{state.name} = {load_state(state, *self.pointers[state.name])}"
             yield store_state(state, *self.home(state.name), state.name)

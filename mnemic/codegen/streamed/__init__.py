@@ -1,1 +1,1 @@
-"""Plans over kept pairs as Triton kernels: what has an entry a pair goes by block by block."""
+"""Plans over kept pairs as Triton kernels, which loop over the pairs block by block."""

@@ -1,7 +1,7 @@
-"""A chunk's own entries of what is computed of kept pairs, computed of the pairs' own entries.
+"""A chunk's own entries of quantities that are computed from kept pairs.
 
-Memory holds the entries of states. Where a gradient reads the chunk's entries of a sum (or any
-other expression) of several, they are taken of each, and the expression is one of rows.
+Memory holds the entries of states only. Where a gradient reads the chunk's entries of a sum (or any
+other expression) of several, they are taken of each, and the expression is computed from the rows.
 """
 
 from dataclasses import replace

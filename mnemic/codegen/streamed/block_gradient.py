@@ -1,6 +1,7 @@
-"""The kernel of the gradient of kept pairs: a program a block of them, chunk by chunk of rows.
+"""The kernel of the gradient of kept pairs: one program for each block, looping over chunks of
+rows.
 
-What the chunks behind a block add to its pairs is summed on chip, and stored once.
+The contributions of all later chunks to the block's gradient are summed on chip, and stored once.
 """
 
 from collections.abc import Iterator
@@ -20,8 +21,8 @@ THERE = "room"
 
 
 def block_backward(shared: Added, numbers: dict[str, str], shape: Shape) -> Written:
-    """Write the kernel of what all chunks behind a block of pairs add to its gradient; or of what a
-    part of the chunks adds to that of the pairs before it."""
+    """Write the kernel that adds up, for a block of pairs, the gradients from all chunks after it;
+    or those from a part of the chunks, for the pairs before that part."""
     found = shared.pairs
     carried = {held.name: load_handed(held) for held in shared.handed}
     body = Body(found, Passes(found), numbers, "", shape.indent, carried=carried)

@@ -1,4 +1,5 @@
-"""The statements of one chunk: what rows alone give, and passes over blocks of kept pairs."""
+"""The statements of one chunk: those of its rows, and passes, each a loop over blocks of kept
+pairs."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from mnemic.codegen.tiled.swept.along_axis import tops
 
 @dataclass
 class Body:
-    """Writes a chunk's statements in order, each when it is first needed."""
+    """Writes a chunk's statements in order, each where it is first needed."""
 
     found: Streams
     passes: Passes
@@ -53,10 +54,10 @@ class Body:
         self, ends: Iterable[tuple[str, list[str]]], rewrites: dict[str, str],
         late: Mapping[str, list[str]] = MappingProxyType({}),
     ) -> Iterator[str]:  # fmt: skip
-        """Yield all passes; after each, the ends that are known by then, each with what stores it.
+        """Yield all passes, and after each the quantities that are then known, with their stores.
 
-        ``rewrites`` are the entries that take the place of a state's, done in the last pass;
-        ``late`` are ends that change entries which every pass reads, stored behind them all.
+        ``rewrites`` are the entries that replace a state's, stored in the last pass; ``late`` are
+        quantities that replace entries which every pass reads, stored after all passes.
         """
         waiting = dict(ends)
         behind = self.passes.needed((*waiting, *late, *rewrites.values()))
@@ -81,8 +82,8 @@ class Body:
     def finished(
         self, ends: Mapping[str, list[str]], late: Mapping[str, list[str]]
     ) -> Iterator[str]:
-        """Yield the ends that are known when all passes are over, memories behind the others; last
-        of all the one whose product can wait (``tiled.latest`` says why)."""
+        """Yield the quantities that are known after all passes, those as large as memories last; at
+        the very end the one whose product can come last (``tiled.latest`` says why)."""
         able = [n for n in ends if self.waiting(n) is not None]
         waits = min(able, key=lambda n: len(self.passes.inside[n].reads()), default=None)
         first = sorted((n for n in ends if n != waits), key=self._memory)
@@ -100,7 +101,7 @@ class Body:
         yield from (f"{self.pad}{text}" for stores in late.values() for text in stores)
 
     def stored(self, end: str, stores: list[str]) -> Iterator[str]:
-        """Yield an end and what stores it."""
+        """Yield the statements of a quantity, and then its stores."""
         yield from self.until(end)
         yield from (f"{self.pad}{text}" for text in stores)
 
@@ -111,13 +112,14 @@ class Body:
 
     @property
     def pairs(self) -> str:
-        """How many pairs there are to go by."""
+        """The number of pairs to loop over, as source."""
         return "since" if self.part == EARLIER else "behind"
 
     # -- rows --------------------------------------------------------------------------------
 
     def until(self, name: str) -> Iterator[str]:
-        """Yield what is missing for a quantity of the chunk's rows, and itself."""
+        """Yield all statements that a quantity of the chunk's rows still needs, and then its
+        own."""
         if name in self.done:
             return
         self.done.add(name)
@@ -154,7 +156,8 @@ class Body:
     # -- the last product ----------------------------------------------------------------------
 
     def waiting(self, end: str) -> Quantity | None:
-        """Return a product of rows against channels that an end is, or alone reads, or ``None``."""
+        """Return the product of rows against channels that ``end`` is, or that it alone reads; else
+        ``None``."""
         inside, plan = self.passes.inside, self.found.plan
         quantity = inside.get(end)
         if quantity is None:
@@ -180,8 +183,8 @@ class Body:
             yield from self.until(read)
 
     def _fleeting(self, name: str) -> bool:
-        """Return whether a tile as large as a memory is made anew wherever it is read: what is
-        loaded, and what is computed of it entry by entry."""
+        """Return whether a tile as large as a memory is recomputed wherever it is read, as loads
+        and elementwise functions of them are."""
         quantity = self.passes.inside.get(name)
         entries = quantity is not None and isinstance(quantity.op, Map)
         return name in self.loads or (entries and self._memory(name))
@@ -211,8 +214,8 @@ class Body:
             yield f"{self.pad}{self.found.say(quantity.name)} += tl.sum({self.found.say(mixed)}, 1)"
 
     def _known(self, name: str, over: int) -> Iterator[str]:
-        """Yield what is known of a quantity when so many passes are over: it is not made once more
-        where memories would have to be loaded again."""
+        """Yield the statements on the way to a quantity that are possible after so many passes: run
+        later, they would have to load memories again."""
         if name in self.done or name not in self.passes.inside:
             return
         if self.passes.level(name) <= over and not self.found.streams(name):
@@ -250,15 +253,15 @@ class Body:
         self._forget()
 
     def settled(self, sums: list[Quantity]) -> Iterator[str]:
-        """Yield the lines by which a pass's largest logits are made final: 0 for empty rows."""
+        """Yield the lines that make a pass's largest logits final: 0 for empty rows."""
         for quantity in sums:
             if tops(quantity):
                 say = self.found.say(quantity.name)
                 yield f"{self.pad}{say} = tiles.settled({say})"
 
     def _places(self) -> Iterator[str]:
-        """Yield the chunk's places again, which the compiler takes for others: a gradient holds
-        none in registers from one pass to the next."""
+        """Yield the chunk's indices in a form that the compiler takes for new ones, so that a
+        gradient keeps none of them in registers from one pass to the next."""
         if not (self.lasting or self.loads):
             yield f"{self.pad}row, place = tiles.anew(live, row), tiles.anew(live, place)"
 
@@ -267,11 +270,12 @@ class Body:
         return Block(self, streamed, sums, running)
 
     def aside(self, name: str) -> bool:
-        """Return whether rows are not read before a pass, but by each of its blocks."""
+        """Return whether rows are loaded inside each block of a pass rather than before it."""
         return False
 
     def _forget(self) -> None:
-        """Forget what is cheap to have again before the next pass: rows are loaded anew."""
+        """Forget quantities that are cheap to recompute before the next pass, so that it loads rows
+        again."""
         lay = self.found.lay
         rows = (*lay.rows, *(own for own, _ in self.found.own))
         vectors = {row.name for row in rows if row.sizes} | set(self.loads)

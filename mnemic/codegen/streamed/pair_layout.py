@@ -1,4 +1,4 @@
-"""How a plan over kept pairs lies in memory and on tiles."""
+"""How a plan over kept pairs is laid out in memory and on tiles."""
 
 from dataclasses import dataclass, field, replace
 
@@ -34,7 +34,8 @@ FACTOR = (
 
 @dataclass(frozen=True)
 class Growth:
-    """What follows a state of kept pairs: entries in place of the old ones, and those behind."""
+    """The next value of a state of kept pairs: what replaces the old entries, and the new ones
+    after them."""
 
     kept: str
     """What stands for the old entries: the state itself where they stay."""
@@ -69,11 +70,11 @@ class Streams:
         return self.lay.plan
 
     def streams(self, name: str) -> bool:
-        """Return whether a quantity has an entry a kept pair."""
+        """Return whether a quantity has an entry for each kept pair."""
         return PAIRS in self.lay.sizes(name)
 
     def say(self, name: str) -> str:
-        """Return what the kernel calls a quantity."""
+        """Return a quantity's name in the kernel."""
         return self.spelled.get(name, name)
 
     def held(self, name: str) -> Held | None:
@@ -85,9 +86,9 @@ def streams(
     plan: Plan, logarithms: frozenset[str], *, output: str, given: tuple[str, ...] = (),
     like: Streams | None = None, windows: Windows = Windows(),
 ) -> Streams:  # fmt: skip
-    """Lay a plan over kept pairs out; ``given`` are states among the arguments. Sizes have
-    the names that they have in ``like``, the layout of the form whose gradient this is.
+    """Lay out a plan over kept pairs; ``given`` are states among the arguments.
 
+    Sizes have the names that they have in ``like``, the layout of the form whose gradient this is.
     Raises ``NoTiles`` where it cannot be laid out.
     """
     tiles = plan.ordered()

@@ -1,9 +1,9 @@
-"""Which pass over the kept pairs gives what: sums over pairs are known after their own.
+"""Which pass over the kept pairs computes what: a sum over pairs is known after its own pass.
 
 A quantity of the chunk's rows that sums over pairs is known one pass later than what it sums. A
-pass computes anew the quantities with an entry a pair that it needs. The largest logit of a row
-and the sums of weights relative to it share a pass: what was summed is scaled where a larger one
-turns up.
+pass recomputes the quantities with an entry a pair that it needs. The largest logit of a row and
+the sums of weights relative to it share a pass, as in online softmax: when a larger logit turns up,
+the sums so far are rescaled.
 """
 
 from dataclasses import dataclass, field
@@ -19,7 +19,8 @@ from mnemic.codegen.tiled.swept.along_axis import summed
 
 
 def reads_behind(quantity: Quantity) -> bool:
-    """Return whether a quantity is a chunk's own entries of a state in memory."""
+    """Return whether a quantity is the chunk's own part of a state in memory, behind its older
+    entries."""
     operation = called(quantity)
     return operation is not None and operation.streaming.behind
 
@@ -43,7 +44,8 @@ class Passes:
         }  # fmt: skip
 
     def sums(self, quantity: Quantity) -> tuple[str, ...]:
-        """Return what a quantity of the chunk's rows sums over pairs; empty for any other."""
+        """Return the quantities that a quantity of the chunk's rows sums over pairs; empty for any
+        other."""
         if isinstance(quantity.op, Given) or self.found.streams(quantity.name):
             return ()
         operation = called(quantity)
@@ -52,7 +54,8 @@ class Passes:
         return tuple(n for n in quantity.reads() if self.found.streams(n))
 
     def reads(self, quantity: Quantity) -> tuple[str, ...]:
-        """Return what a quantity reads, but for what tells it a shape or a place in memory."""
+        """Return what a quantity reads, without arguments that only give a shape or a place in
+        memory."""
         match quantity.op:
             case Call(function="solution", arguments=(target, diagonal, unknown, image)):
                 return (target, diagonal, *self.around(unknown, image))
@@ -100,7 +103,7 @@ class Passes:
         return max([1 + self.core(quantity), *others])
 
     def core(self, quantity: Quantity) -> int:
-        """Return the pass, counted from 0, in which a sum over pairs is taken."""
+        """Return the number of the pass, from 0, in which a sum over pairs is computed."""
         top = self.top_of(quantity)
         if top is not None:
             return self.core(self.inside[top])

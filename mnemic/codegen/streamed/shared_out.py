@@ -1,13 +1,14 @@
-"""A gradient over kept pairs shared out: rows by the chunk, pairs by the block.
+"""A gradient over kept pairs without a sequential loop: a program for each chunk of rows, and one
+for each block of pairs.
 
-Where what a pair gets of the gradient is a plain sum over the rows behind it,
+Where a pair's gradient is a plain sum over the rows after it,
 
     d xᵢ = d xᵢ(end) + Σ_(t > i) f(row t, pair i),
 
-no chunk of rows waits for another: a program takes one chunk and gives the gradients of its rows,
+no chunk of rows waits for another: one program takes one chunk and gives the gradients of its rows,
 another takes one block of pairs and sums over the chunks behind it. Both are the adjoint plan, cut:
-of the first the gradients of pairs are left out, of the second all but these. Whether it may be cut
-so is read off the plan: nothing but the sums themselves reads a gradient of pairs.
+the first leaves out the gradients of pairs, the second everything else. Whether it may be cut so is
+read off the plan: nothing but the sums themselves reads a gradient of pairs.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +29,8 @@ from mnemic.codegen.tiled.windows import ROWS as PLAIN
 
 @dataclass(frozen=True)
 class Added:
-    """What chunks of rows add to the gradients of pairs before them, with its plan's layout."""
+    """What chunks of rows contribute to the gradients of pairs before them, with the layout of its
+    plan."""
 
     pairs: Streams
     added: dict[str, str]
@@ -115,7 +117,7 @@ def leave(plan: Plan, results: dict[str, str]) -> None:
 
 
 def _stays(state: str) -> Callable[[Quantity], bool]:
-    """Return a test of whether a quantity is what a gradient of pairs was before."""
+    """Return a test of whether a quantity is the unchanged gradient of a pair, as it came in."""
     return lambda quantity: same(quantity) and quantity.reads()[0] == state
 
 
@@ -186,11 +188,11 @@ def _symbol(op: Map, name: str) -> Symbol:
 
 
 def _handed(pairs: Streams, ends: tuple[str, ...]) -> tuple[Held, ...] | None:
-    """Return what is stored of a chunk's rows, and loaded for each block of pairs; ``None`` where
-    it is no tile of rows.
+    """Return the quantities of a chunk's rows that are stored, and loaded for each block of pairs;
+    ``None`` where one is no tile of rows.
 
-    It is what took a sum over pairs or a product. A tile that is made entry by entry of arguments
-    and of such numbers a row is made once more: those take fewer bytes.
+    They are results of sums over pairs or of products. A tile that is computed elementwise from
+    arguments and such numbers a row is recomputed: those take fewer bytes.
     """
     passes = Passes(pairs)
     names: dict[str, None] = {}

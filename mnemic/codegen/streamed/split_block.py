@@ -1,4 +1,4 @@
-"""The statements of one block of pairs inside a pass that goes along another axis, too."""
+"""The statements of one block of pairs, inside a pass that also loops along another axis."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace

@@ -42,7 +42,7 @@ def odd(time: int) -> int:
 
 @dataclass(frozen=True)
 class Stages:
-    """When what is computed of a chunk, by name."""
+    """The schedule of a chunk: at which time each quantity is computed, by name."""
 
     found: Streams
     passes: Passes
@@ -65,7 +65,7 @@ class Stages:
     # -- what lies where ---------------------------------------------------------------------
 
     def lies(self, name: str) -> bool:
-        """Return whether a quantity lies along the axis."""
+        """Return whether a quantity has the axis."""
         return self.along in self.found.lay.sizes(name)
 
     def crosses(self, quantity: Quantity) -> bool:
@@ -74,7 +74,7 @@ class Stages:
 
     @cached_property
     def needed(self) -> dict[str, Quantity]:
-        """The statements behind all that is stored, in order."""
+        """The statements that all stored quantities depend on, in order."""
         return {q.name: q for q in self.passes.needed((*self.ends, *self.last, *self.rewrites))}
 
     def _rows(self) -> list[Quantity]:
@@ -98,11 +98,12 @@ class Stages:
     # -- times -------------------------------------------------------------------------------
 
     def known(self, name: str) -> int:
-        """Return from when on a quantity of rows can be read (or computed in a sweep)."""
+        """Return the time from which a quantity of rows can be read (or computed in a sweep)."""
         return self._timed(name, inside=True)
 
     def ready(self, name: str, *, inside: bool) -> int:
-        """Return from when on entries of pairs can be computed, inside a sweep or in a pass."""
+        """Return the time from which entries of pairs can be computed, inside a sweep or in a
+        pass."""
         return self._timed(name, inside=inside)
 
     def _timed(self, name: str, *, inside: bool) -> int:
@@ -154,7 +155,8 @@ class Stages:
 
     @cached_property
     def _idle(self) -> frozenset[str]:
-        """Sums over pairs that neither another sum reads, nor what lies along the axis."""
+        """The sums over pairs that nothing waits for: no other sum reads them, nor anything along
+        the axis."""
         sums = {q.name for q in (*self.over_axis, *self.over_pairs, *self.inner)}
         busy = {n for n in self.needed if n in sums or self.lies(n) or self.found.streams(n)}
         graph = self.found.plan.graph
@@ -172,7 +174,8 @@ class Stages:
 
     @cached_property
     def rewriting_by_pass(self) -> bool:
-        """Whether a pass puts entries in the place of pairs', or else a loop inside a sweep."""
+        """Whether new entries of pairs are stored by a pass, rather than by a loop inside a
+        sweep."""
         whole = any(not self.lies(n) for n in self.rewrites)
         return bool(self.rewrites) and (whole or bool(self.over_pairs))
 
@@ -200,27 +203,27 @@ class Stages:
         return max([self.last_pass, *map(self.sweeping, self.over_axis)])
 
     def summed(self, time: int) -> list[Quantity]:
-        """Return the sums over the axis that a sweep takes."""
+        """Return the sums over the axis that the sweep at this time computes."""
         return [q for q in self.over_axis if self.sweeping(q) == time]
 
     def early(self, quantity: Quantity) -> bool:
-        """Return whether a sum over the axis reads nothing that sums over pairs along it."""
+        """Return whether a sum over the axis depends on none of the sweep's own sums over pairs."""
         behind = {q.name for q in self.passes.needed((quantity.name,))}
         taken = {q.name for q in self.demanded(self.sweeping(quantity))} & behind
         return not taken & {q.name for q in self.inner}
 
     def passed(self, time: int) -> list[Quantity]:
-        """Return the sums over pairs that a pass takes."""
+        """Return the sums over pairs that the pass at this time computes."""
         return [q for q in self.over_pairs if self.passing(q) == time]
 
     def rewriting(self, time: int) -> bool:
-        """Return whether entries are put in the place of pairs' at this time."""
+        """Return whether new entries of pairs replace the old ones at this time."""
         by_pass = self.rewriting_by_pass
         return bool(self.rewrites) and time == (self.last_pass if by_pass else self.last_sweep)
 
     @cached_property
     def stored_at(self) -> dict[str, int]:
-        """Rows along the axis that a sweep keeps for later, and when it does."""
+        """Rows along the axis that a sweep stores for later stages, with the time of that sweep."""
         fed = sorted(self._fed) if self.apart else ()
         found = {n: even(self.known(n)) for n in (*self._read_by_passes, *fed)}
         first: dict[str, int] = {}
@@ -246,7 +249,7 @@ class Stages:
 
     @cached_property
     def _fed(self) -> frozenset[str]:
-        """Rows that products read which make a memory."""
+        """Rows that are operands of products which make a memory."""
         lay = self.found.lay
         rows = {*TALL, PAIRS}
         made = [
@@ -257,7 +260,7 @@ class Stages:
         return frozenset(r for r in reads if lay.sizes(r)[0] in TALL)
 
     def _dear(self, quantity: Quantity) -> bool:
-        """Return whether rows are kept rather than computed again."""
+        """Return whether rows are too costly to recompute, so that they are stored."""
         if not self.lies(quantity.name) or self.found.lay.sizes(quantity.name)[0] not in TALL:
             return False
         return bool(self.passes.sums(quantity)) or heavy(quantity)
@@ -282,7 +285,8 @@ class Stages:
         return [self.needed[n] for n in self._demanded(time, self.stored_at, {})]
 
     def _demanded(self, time: int, kept: dict[str, int], first: dict[str, int]) -> list[str]:
-        """Name what a sweep needs in order; dear rows computed ``first`` by others are ``kept``."""
+        """List what a sweep needs, in order; costly rows that an earlier sweep computed (``first``
+        says when) are entered in ``kept``."""
         names = [r for q in self.summed(time) for r in self.passes.reads(q)]
         names += [n for n, when in kept.items() if when == time]
         names += self.last if time == self.last_sweep else ()

@@ -1,4 +1,4 @@
-"""A plan over kept pairs as the source of a Triton kernel, and its gradient's."""
+"""The source of a Triton kernel for a plan over kept pairs, and of its gradient's."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -55,20 +55,22 @@ PART_TO = "part_to = tl.minimum(part_from + PART, chunks)"
 
 @dataclass(frozen=True)
 class Shape:
-    """What a kernel is: its name, its sentence, and whether a program runs a chunk alone."""
+    """What kind of kernel to write: its name, its docstring, and whether each chunk has its own
+    program."""
 
     name: str
     doc: str
     alone: bool
     span: int = 0
-    """Pairs further back are seen by no row; 0 where all are."""
+    """The number of pairs that a row's window reaches back; 0 if it sees all."""
     one: bool = False
     """Whether a launch has one chunk."""
     along: str = ""
-    """The size of the axis that memories are gone along by blocks; empty where they are whole."""
+    """The size of the axis along which memories are looped over by blocks; empty if they are
+    whole."""
     part: str = ""
-    """Where a launch has a part of the chunks: the pairs ``before`` their rows, or those ``within``
-    them."""
+    """The pairs that a launch over a part of the chunks reads: those ``before`` their rows, or
+    those ``within`` them."""
 
     @property
     def first_block(self) -> str:
@@ -95,10 +97,11 @@ def forward(
     found: Streams, numbers: dict[str, str], shape: Shape, known: frozenset[str],
     begun: tuple[Held, ...] = (),
 ) -> Written:  # fmt: skip
-    """Write the kernel of a chunk form: pairs in memory, ``known`` the states whose pairs are all
-    there from the start; sums over pairs that others have ``begun`` go on from there.
+    """Write the kernel of a chunk form whose pairs lie in memory.
 
-    Memories beside the pairs lie where they are at the end, and are loaded where they are read.
+    All pairs of the states ``known`` are there from the start; the sums over pairs in ``begun`` go
+    on from what another kernel has stored. Memories beside the pairs lie where the final ones
+    belong, and are loaded where they are read.
     """
     lay, plan = found.lay, found.plan
     ends: dict[str, list[str]] = {}
@@ -144,9 +147,11 @@ def backward(
     found: Streams, gradients: dict[str, str], numbers: dict[str, str], shape: Shape,
     handed: tuple[Held, ...] = (), given: tuple[Held, ...] = (),
 ) -> Written:  # fmt: skip
-    """Write the kernel of a form's gradient: chunks from the last to the first, d of pairs in
-    memory; or a program a chunk, which stores what is ``handed`` to that of the pairs. What was
-    handed to it is ``given``.
+    """Write the kernel of a form's gradient.
+
+    One program goes through the chunks from the last to the first, with the gradients of pairs in
+    memory; or each chunk has a program, which stores the quantities ``handed`` to the kernel of the
+    pairs' gradient. ``given`` are quantities that other kernels have stored for this one.
 
     Where there are memories beside the pairs, each is loaded where it is read, and so is its
     gradient; those before the chunk are stored as soon as they are known.
@@ -179,8 +184,8 @@ def backward(
 
 @dataclass(frozen=True)
 class Stored:
-    """What a chunk stores: as soon as it is known, in place of pairs' entries, behind all that
-    reads what it changes, and what no statement computes."""
+    """What a chunk stores: as soon as it is known; in place of pairs' entries; after all reads of
+    what it replaces; and what no statement computes."""
 
     ends: dict[str, list[str]]
     rewrites: dict[str, str]
@@ -192,8 +197,8 @@ class Stored:
 
 @dataclass(frozen=True)
 class Handed:
-    """What other kernels have stored of a chunk, and how it is loaded: quantities, and what sums
-    over pairs begin with."""
+    """What other kernels have stored of a chunk, and how it is loaded: quantities, and the partial
+    sums with which sums over pairs begin."""
 
     carried: dict[str, str] = field(default_factory=dict)
     begins: dict[str, str] = field(default_factory=dict)
@@ -203,7 +208,8 @@ def _body(
     found: Streams, numbers: dict[str, str], shape: Shape, stored: Stored, *, lasting: bool,
     kept: Handed,
 ) -> tuple[Room | None, tuple[int, int], list[str]]:  # fmt: skip
-    """Return where a chunk keeps rows along an axis, how many tiles live at once, and its lines."""
+    """Return the scratch memory for a chunk's rows along an axis, the tiles alive at once, and its
+    lines."""
     passes, loads = Passes(found), _loads(found, "end" if lasting else "start")
     passes.check()
     if not shape.along:
@@ -235,7 +241,7 @@ def _tiles(room: Room | None) -> tuple[Tiles, Tiles]:
 
 
 def _each(state: Held, shape: Shape, text: str, indent: int) -> list[str]:
-    """Write a line for a memory, in a loop over its blocks if it is gone along by them."""
+    """Write a line for a memory, inside a loop over its blocks if the kernel has one."""
     if not shape.along or shape.along not in state.sizes:
         return [f"{' ' * indent}{text}"]
     return [*loop(shape.along, indent), f"{' ' * indent}    {text}"]
@@ -358,7 +364,7 @@ def _stays(found: Streams, name: str) -> bool:
 
 
 def _closings(found: Streams, shape: Shape) -> list[str]:
-    """Write what interval ends put in place of states: rows as they are by then, copied."""
+    """Write what interval ends put in place of states: copies of rows as they then are."""
     lines: list[str] = []
     plan, pad = found.plan, shape.indent
     places = {s.name: s for s in found.lay.states}

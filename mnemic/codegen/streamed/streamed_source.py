@@ -55,7 +55,8 @@ class Split:
 
 
 def split_by_token(plan: Plan, width: int = 1) -> Split:
-    """Cut off what each token gives by itself to the kept pairs, and what no tile computes.
+    """Split off what each token computes by itself for the kept pairs, and what no tile can
+    compute.
 
     ``width``: how many tokens a row sees; one less stand before the first.
     """
@@ -129,7 +130,7 @@ def _behind(plan: Plan, name: str) -> set[str]:
 
 @dataclass(frozen=True)
 class Source:
-    """The kernels of a form, and why it has no gradient (empty where it has one)."""
+    """The kernels of a form, and the reason if it has no gradient (else empty)."""
 
     text: str
     missing: str
@@ -162,7 +163,8 @@ def source(
 
 @dataclass(frozen=True)
 class Pair:
-    """A form's kernel and its gradient's, or why it has none; the axis that both go along."""
+    """A form's kernel and its gradient's, or the reason why it has none; and the axis that both
+    loop along."""
 
     forward: Written
     gradient: "Gradient | None"

@@ -79,7 +79,8 @@ def _rows(tiles: Tiles) -> str:
 
 @dataclass
 class Around(Body):
-    """What does not lie along the axis, and the passes, which go along it for each block."""
+    """The quantities without the axis, and the passes, which loop along it for each block of
+    pairs."""
 
     stages: Stages = field(kw_only=True)
 
@@ -92,8 +93,8 @@ class Around(Body):
         return self.stages.lies(name)
 
     def light(self, name: str) -> bool:
-        """Return whether rows of channels are loaded, or a sum of such, and so are made anew in
-        every block: as operands of products they would take each warp's registers."""
+        """Return whether rows of channels are loaded, or a sum of such, and so are recomputed in
+        every block: kept as operands of products, they would take each warp's registers."""
         lay = self.found.lay
         if name in {row.name for row in lay.rows}:
             return len(lay.sizes(name)) > 1
@@ -143,8 +144,8 @@ class Swept:
         yield from body.finished(waiting, {n: s for n, s in late.items() if not stages.lies(n)})
 
     def _narrowed(self, name: str, time: int) -> Iterator[str]:
-        """Yield numbers a row (or single ones) that are made of more, and known before what they
-        are for: they wait in fewer registers."""
+        """Yield quantities of one number a row (or one in all) as soon as their larger inputs are
+        known: they wait in fewer registers."""
         body, stages = self.body, self.stages
         quantity = body.passes.inside.get(name)
         reads = body.passes.reads(quantity) if quantity else ()

@@ -1,1 +1,1 @@
-"""What generated code stands on: importable with torch alone, copied beside it by ``compile``."""
+"""What generated code imports: needs torch alone; ``compile`` copies it beside the code."""

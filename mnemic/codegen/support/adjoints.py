@@ -54,12 +54,18 @@ def total_states(x: Tensor) -> Tensor:
 
 
 def advanced_rows(x: Tensor, *, rows: int = 1) -> Tensor:
-    """Return the row so many further on, zero for the last: [..., C, K] → [..., C, K]."""
+    """Return the row so many further on, zero for the last: [..., C, K] → [..., C, K].
+
+    Each row is replaced by the one ``rows`` places later.
+    """
     return torch.cat([x[..., rows:, :], torch.zeros_like(x[..., :rows, :])], -2)
 
 
 def delayed_by(x: Tensor, *, rows: int) -> Tensor:
-    """Return the row so many before, zero for the first: [..., C, K] → [..., C, K]."""
+    """Return the row so many before, zero for the first: [..., C, K] → [..., C, K].
+
+    Each row is replaced by the one ``rows`` places earlier.
+    """
     return torch.cat([torch.zeros_like(x[..., :rows, :]), x[..., :-rows, :]], -2)
 
 
@@ -244,19 +250,29 @@ def cholesky_vjp(d: Tensor, factor: Tensor) -> Tensor:
 
 
 def first_rows(x: Tensor, kept: Tensor) -> Tensor:
-    """Return the part of the kept pairs: [M, n + C, …], [M, n, …] → [M, n, …]."""
+    """Return the part of the kept pairs: [M, n + C, …], [M, n, …] → [M, n, …].
+
+    These are the entries of the pairs kept before the chunk.
+    """
     return x[:, : kept.shape[1]]
 
 
 def kept_rows(x: Tensor, kept: Tensor, *, rows: int) -> Tensor:
-    """Return the part of kept pairs, zeros where a window left the oldest: → [M, n, …]."""
+    """Return the part of kept pairs, zeros where a window left the oldest: → [M, n, …].
+
+    These are the entries of the pairs kept before the chunk; those that a window has dropped are
+    zero.
+    """
     part = x[:, : x.shape[1] - rows]
     left = part.new_zeros(part.shape[0], kept.shape[1] - part.shape[1], *part.shape[2:])
     return torch.cat([left, part], 1)
 
 
 def rows_before(x: Tensor, kept: Tensor, rows: Tensor) -> Tensor:
-    """Return the kept part before new rows: [M, n′ + C, …], [M, n, …], [M, C, …] → [M, n, …]."""
+    """Return the kept part before new rows: [M, n′ + C, …], [M, n, …], [M, C, …] → [M, n, …].
+
+    These are the entries of the pairs kept before the chunk.
+    """
     return kept_rows(x, kept, rows=rows.shape[1])
 
 

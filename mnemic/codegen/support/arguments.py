@@ -31,14 +31,14 @@ ELSEWHERE = {"g": "log_alpha", "gk": "log_alpha", "beta": "eta", "state": "initi
 
 
 class ArgumentError(Pickled, ValueError):
-    """An argument that the operator cannot take: which, what was read, what is allowed."""
+    """An argument that the operator cannot take: which, its value, and what is allowed."""
 
 
 def check(
     signature: Signature, q: Tensor, k: Tensor, v: Tensor, coefficients: Mapping[str, Any],
     mask: Tensor | None, cu_seqlens: Tensor | None,
 ) -> None:  # fmt: skip
-    """Check names, shapes, dtypes and devices; numbers too in debug mode (``MNEMIC_DEBUG``)."""
+    """Check names, shapes, dtypes and devices, and in debug mode (``MNEMIC_DEBUG``) values too."""
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         _check_tensor(signature, name, tensor)
     _check_names(signature, coefficients)
@@ -62,7 +62,7 @@ def check_choices(
     signature: Signature, state: Mapping[str, Tensor] | None, params: Mapping[str, Tensor] | None,
     chunk_size: int | None,
 ) -> None:  # fmt: skip
-    """Check that states and parameters are tensors by name, and the rows a chunk a number."""
+    """Check that states and parameters are tensors by name, and that the chunk size is a number."""
     check_state(signature, state)
     _check_mapping(signature, "params", params)
     if debugging() and not torch.compiler.is_compiling():
@@ -78,7 +78,7 @@ def check_choices(
 
 
 def check_state(signature: Signature, state: Mapping[str, Tensor] | None) -> None:
-    """Check a carried state: tensors, by names that the rule has."""
+    """Check a carried state: a mapping from names that the rule has to tensors."""
     _check_mapping(signature, "initial_state", state)
     names = tuple(s.name for s in signature.states)
     for name, x in (state or {}).items():
@@ -94,15 +94,15 @@ def _check_mapping(signature: Signature, name: str, given: object) -> None:
 
 
 def not_a_tensor(x: object) -> str:
-    """Return what a message says of something that stands where a tensor is needed."""
+    """Return the words in which an error message describes a value that should be a tensor."""
     return f"read {type(x).__name__}, a torch.Tensor is needed"
 
 
 def check_numbers(
     signature: Signature, given: Mapping[str, Tensor], mask: Tensor | None = None
 ) -> None:
-    """Check that all is finite, and every coefficient in its range; at live tokens, where a mask
-    [B, T] tells which they are."""
+    """Check that all values are finite and every coefficient is in its range, at the tokens where a
+    mask [B, T] is true."""
     told = {c.name: c for c in signature.coefficients}
     for name, whole in given.items():
         x = whole.detach() if mask is None else whole.detach()[mask]
@@ -136,7 +136,7 @@ def check_reading(
     signature: Signature, q: Tensor, k: Tensor, v: Tensor, coefficients: Mapping[str, Any],
     needed: Collection[str],
 ) -> None:  # fmt: skip
-    """Check a query and the coefficients that reading it takes, ``needed``."""
+    """Check the arguments of a read: a query, and the coefficients ``needed`` for it."""
     _check_tensor(signature, "q", q)
     for name in coefficients:
         one_of(signature, "unknown argument", name, ("q", "state", "params", "sizes", *needed))
@@ -189,7 +189,7 @@ def fail(signature: Signature, message: str) -> ArgumentError:
 
 
 def one_of(signature: Signature, what: str, word: str, allowed: Collection[str]) -> None:
-    """Refuse a word that is not among the allowed, naming the nearest."""
+    """Refuse a word that is not in ``allowed``; the message names the nearest allowed one."""
     if word not in allowed:
         close = difflib.get_close_matches(str(word), list(allowed), 1)
         if (same := ELSEWHERE.get(word, "")) in allowed:
@@ -303,9 +303,9 @@ def _check_same(signature: Signature, name: str, value: Tensor, mask: Tensor | N
 def check_masks(
     signature: Signature, mask: Tensor | None, cu_seqlens: Tensor | None, sizes: dict[str, int]
 ) -> None:
-    """Check a mask, or the ends of documents, against sizes B and T.
+    """Check a mask, or the offsets of packed documents, against B and T.
 
-    Ends on another device than the CPU are read in debug mode only.
+    Offsets on a device other than the CPU are read in debug mode only.
     """
     for name, x in (("mask", mask), ("cu_seqlens", cu_seqlens)):
         if x is not None and not isinstance(x, Tensor):

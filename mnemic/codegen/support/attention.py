@@ -25,14 +25,14 @@ Keys = tuple[Tensor, Tensor]
 class Attention(Pickled, nn.Module):
     """o_i = W_o Σ_j softmax_j(q_i·k_j / √d) v_j over the j that i sees, with q, k, v linear in x.
 
-    H heads of d = dim / H channels (H as the block says, else dim / 64), each ``groups`` of which
-    share keys and values; with ``rotary`` q and k are turned by their positions. PyTorch's
-    ``scaled_dot_product_attention`` does the work.
+    There are H heads of d = dim / H channels (H as in the block, else dim / 64), and each
+    ``groups`` of them share keys and values; with ``rotary``, q and k get rotary position
+    embeddings. The attention itself is PyTorch's ``scaled_dot_product_attention``.
 
     Args:
         dim: channels of x and o.
         block: of the memory beside it, for heads and groups.
-        rotary: whether positions turn queries and keys.
+        rotary: whether queries and keys get rotary position embeddings.
 
     Raises:
         ValueError: heads, groups and channels that do not go together.
@@ -100,8 +100,8 @@ class WindowedAttention(Attention):
     ) -> tuple[Tensor, States]:  # fmt: skip
         """Compute o [B, T, dim] of x [B, T, dim], and the state after x.
 
-        ``lengths`` [B]: the tokens of each row that count, where not all do; ``first`` [B]: the
-        tokens before x; ``prefix`` [B, P, dim] at a document's start, where there is one.
+        ``lengths`` [B]: each row's real tokens, if some are padding; ``first`` [B]: the tokens
+        before x; ``prefix`` [B, P, dim]: given at a document's start if there is one.
         """
         before = self._prefix(x, state, prefix)
         size = before["prefix_k"].shape[2] if before else 0
@@ -163,9 +163,10 @@ class WindowedAttention(Attention):
         return torch.cat([opening, rest], 2)[:, :, :tokens]
 
     def _any_blocks(self, q: Tensor, keys: Keys, prefix: Keys, first: Tensor) -> Tensor:
-        """Attend, for a length that is not known while it is traced, in blocks of one size.
+        """Attend in blocks of one size, for a sequence length that is symbolic while a graph is
+        traced.
 
-        Rows behind the tokens are the last token again: torch cannot see that a length with
+        The sequence is padded with copies of its last token: torch cannot see that a length with
         padding is a multiple of the blocks'. With blocks as an axis of their own [B, N, H, size, d]
         torch writes the attention as products and a softmax, without its kernels' conditions.
         """
@@ -184,14 +185,14 @@ class WindowedAttention(Attention):
         return o.index_select(2, torch.arange(tokens, device=q.device))
 
     def _behind(self, prefix: Keys, q: Tensor, near: list[Tensor], seen: Tensor) -> Tensor:
-        """Return the heads' outputs; a query sees all of the prefix, and near keys by ``seen``."""
+        """Return the heads' outputs; a query sees the prefix, and near keys where ``seen``."""
         k, v = (torch.cat([a.to(b), b], -2) for a, b in zip(prefix, near, strict=True))
         always = seen.new_ones(*seen.shape[:-1], prefix[0].shape[-2])
         return self.read(q, (k, v), torch.cat([always, seen], -1))
 
 
 def band(rows: int, window: int, before: int, device: torch.device) -> Tensor:
-    """Tell whether query i sees key j, of ``before`` rows and its own: [rows, before + rows]."""
+    """Return whether query i sees key j, of ``before`` rows and its own: [rows, before + rows]."""
     distance = torch.arange(rows, device=device)[:, None] - torch.arange(
         -before, rows, device=device
     )

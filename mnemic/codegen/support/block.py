@@ -1,4 +1,4 @@
-"""What a layer is made of, as data of the generated module: its block and its coefficients."""
+"""The data that a generated module declares for its layer: block and learned coefficients."""
 
 from dataclasses import dataclass, replace
 
@@ -27,7 +27,7 @@ class Block(Pickled):
     """Whether D ∘ x is added to y, D learned."""
 
     def resized(self, heads: int | None, key_dim: int | None, value_dim: int | None) -> "Block":
-        """Return the block with other sizes, where they are given."""
+        """Return the block with the sizes that are given in place of its own."""
         for name, size in (("heads", heads), ("key_dim", key_dim), ("value_dim", value_dim)):
             if size is not None:
                 _at_least_one(name, size)
@@ -68,7 +68,7 @@ def _at_least_one(name: str, size: object) -> None:
 
 @dataclass(frozen=True)
 class Beside(Pickled):
-    """The attention beside a memory, as the spec has it."""
+    """The attention that a hybrid layer has beside its memory, as the spec describes it."""
 
     window: int | None = None
     """Tokens that a query sees, its own too."""
@@ -91,7 +91,7 @@ class Sizes(Pickled):
 
 @dataclass(frozen=True)
 class Learned(Pickled):
-    """A coefficient that a layer learns, before its activation."""
+    """A coefficient that a layer computes or learns, described before its activation."""
 
     name: str
     argument: str

@@ -1,4 +1,4 @@
-"""What a turn of a kernel's loop does, by count, and the cycles that it takes by estimate.
+"""The work of one iteration of a kernel's loop, and an estimate of the cycles that it takes.
 
 The figures were fitted to a simulation of machine code for sm_90 (its issue, latencies and units),
 within a third of it for gated and plain delta rules at 64 and 128 channels. None was measured on a
@@ -31,15 +31,15 @@ LOADED = 2_500
 
 @dataclass(frozen=True)
 class Body:
-    """Products by the names of their sizes (rows, columns, and what is summed over), functions that
-    take products one after another, and others of rows against rows or channels."""
+    """Matrix products by the names of their sizes (rows, columns, and the summed axis), functions
+    that take products one after another, and functions of rows against rows or channels."""
 
     products: tuple[tuple[tuple[str, str, str], int], ...]
     solves: int = 0
     squares: int = 0
 
     def cycles(self, length: Mapping[str, int], *, pipelined: bool) -> float:
-        """Count the cycles of a turn, with axes of these lengths by name."""
+        """Count the cycles of an iteration, given the lengths of the axes by name."""
         rows = length["C"]
         groups = rows >= SEVERAL
         found = float(self.solves * SOLVED * rows + self.squares * SQUARE * rows)

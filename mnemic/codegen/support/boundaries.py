@@ -1,4 +1,4 @@
-"""States after chosen tokens of a call: for a prefix that is continued from, or kept."""
+"""States after chosen tokens of a call, so that a prefix can be kept, or continued from."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -22,7 +22,7 @@ Packed = Callable[[Tensor, Tensor, States], tuple[Tensor, States]]
 def checked(
     signature: Signature, at: Sequence[int] | Tensor, tokens: int, *, packed: bool
 ) -> tuple[int, ...]:
-    """Return the numbers of tokens behind which states are asked for.
+    """Return the token counts after which the caller asks for states.
 
     Raises ``ArgumentError`` unless they are whole, rise and lie between 0 (1 in packed documents,
     where no document has the state before all) and ``tokens``.
@@ -43,9 +43,9 @@ def checked(
 def in_parts(
     run: Part, signature: Signature, ends: tuple[int, ...], tokens: int, state: States
 ) -> tuple[Tensor, States, States]:  # fmt: skip
-    """Run a batch up to each of the ends, and to its last token.
+    """Run a batch in parts, each up to the next of ``ends``, and the last one to the last token.
 
-    Returns the output, the state after all, and the states after the ends, [B, n, …].
+    Returns the output, the final state, and the states after the ends, [B, n, …].
     """
     outs, found = [], []
     for low, high in pairwise((0, *ends, tokens)):
@@ -59,10 +59,10 @@ def of_documents(
     run: Packed, signature: Signature, at: tuple[int, ...], bounds: list[int], state: States,
     device: torch.device,
 ) -> tuple[Tensor, States, States]:  # fmt: skip
-    """Run packed documents up to the ends that lie in them, all documents' next parts at once.
+    """Run packed documents up to the ends in them, the next parts of all documents at once.
 
-    A state stands for the document of the token before it. Returns the output, the states after
-    all documents, and those after the ends, [1, n, …].
+    A state belongs to the document of the token before it. Returns the output, the states after all
+    documents, and those after the ends, [1, n, …].
     """
     cuts = [[n for n in at if low < n <= high] for low, high in pairwise(bounds)]
     rounds = max(map(len, cuts), default=0) + 1
@@ -86,7 +86,7 @@ def of_documents(
 
 
 def stacked(signature: Signature, states: Sequence[States]) -> States:
-    """Put states [B, …] side by side, [B, n, …]; the shorter ones of kept pairs are padded."""
+    """Stack states [B, …] to [B, n, …]; kept pairs are padded to the longest."""
     if not states:
         return {}
     count, joined = len(states), kept.joined(signature, states)
@@ -94,9 +94,9 @@ def stacked(signature: Signature, states: Sequence[States]) -> States:
 
 
 def chosen(signature: Signature, states: States, index: Tensor) -> States:
-    """Pick each row's own of states [B, n, …], by its number [B]: → [B, …].
+    """Pick one of the states [B, n, …] for each row, by its index [B]: → [B, …].
 
-    Raises ``ArgumentError`` unless every row has a number, from 0 to n − 1.
+    Raises ``ArgumentError`` unless every row has an index from 0 to n − 1.
     """
     like = next(iter(states.values()), None)
     check_indices(signature, "index", index, None if like is None else like.shape[0])

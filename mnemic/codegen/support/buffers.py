@@ -1,9 +1,9 @@
-"""Memory for what kernels write: poisoned and guarded in debug mode, so that a fault is seen.
+"""Buffers that kernels write to; debug mode poisons and guards them, so that faults show.
 
 With ``MNEMIC_DEBUG`` set (and not 0) a new buffer is filled with NaN, and so is a band on either
-side of it: an entry that no kernel wrote stays NaN, a read beyond a buffer without a mask brings
-NaN into what is computed, and ``watched`` finds a write beyond it. Integers are filled with their
-least value.
+side of it: an entry that no kernel wrote stays NaN, an unmasked read out of bounds brings NaN into
+the results, and ``watched`` finds a write out of bounds. Integers are filled with their least
+value.
 """
 
 import os
@@ -26,7 +26,7 @@ def debugging() -> bool:
 
 
 def empty(shape: tuple[int, ...], like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-    """Make a contiguous buffer on the device of ``like``, of its dtype unless told."""
+    """Make a contiguous buffer on the device of ``like``, and of its dtype if none is given."""
     dtype = dtype or like.dtype
     if not debugging():
         return torch.empty(shape, dtype=dtype, device=like.device)
@@ -76,5 +76,5 @@ def watched() -> Iterator[None]:
 
 
 def unwritten(named: Mapping[str, Tensor]) -> tuple[str, ...]:
-    """Return the names of tensors that hold NaN."""
+    """Return the names of tensors that hold NaN, so that some entry was never written."""
     return tuple(n for n, x in named.items() if x.is_floating_point() and bool(x.isnan().any()))

@@ -1,4 +1,4 @@
-"""A function of many memories, for a few of them at a time: what it makes stays in the cache."""
+"""Calls of a function for a few memories at a time, so that temporaries stay in the cache."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -37,11 +37,11 @@ _counting = Lock()
 
 @contextmanager
 def compiled_parts(functions: Sequence[Function]) -> Iterator[None]:
-    """Run functions under ``torch.compile`` while this lasts, in the whole process.
+    """Run functions under ``torch.compile`` while this context lasts, in the whole process.
 
     A function has a graph for each shape of its arguments, which depends on the length of a chunk
-    and not on that of the sequence. Where activations are computed again in the backward pass, that
-    must lie within too.
+    and not on that of the sequence. With activation checkpointing the backward pass must lie within
+    the context as well.
     """
     keep_what_is_saved()
     with _counting:
@@ -63,9 +63,9 @@ def _graph(function: Function) -> Function:
 def by_memory(function: Function, entries: int, *inputs: Tensor) -> Found:
     """Return function(*inputs), computed for slices of the first axis, that of the memories.
 
-    What is between inputs and outputs is kept for the gradient as far as `kept_graphs` has room;
-    the gradient computes the other slices again. Tensors without axes are the same for every slice.
-    On other devices than a CPU, in a graph and under transforms the function is called as it is;
+    Intermediate results are kept for the gradient as far as `kept_graphs` has room; for the other
+    slices the gradient computes them again. Tensors without axes are the same for every slice. On
+    devices other than a CPU, in a graph and under transforms the function is called as it is;
     within `compiled_parts` it runs under torch.compile, in slices on every device.
 
     Args:
@@ -89,8 +89,8 @@ def by_memory(function: Function, entries: int, *inputs: Tensor) -> Found:
 
 
 def _even(many: int, size: int) -> int:
-    """Return a size up to ``size`` of slices that are all alike, as their graph is; or, where these
-    would be less than half as large, of slices of which the last is smaller."""
+    """Return the size, up to ``size``, of slices that are all equal and so share a graph; or, if
+    these would be less than half as large, of slices of which the last is smaller."""
     size = min(many, size)
     even = next(even for even in range(size, 0, -1) if many % even == 0)
     return even if 2 * even >= size else size

@@ -1,4 +1,4 @@
-"""What a run needs to know of a call: the rule's forms, and what was chosen."""
+"""The context of a run: the rule's generated forms, and the choices of the call."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -30,11 +30,11 @@ class Forms(Protocol):
 
     @property
     def start(self) -> Callable[..., dict[str, Tensor]] | None:
-        """States at a document's start that are not zero, from those that are given."""
+        """Compute the states that are not zero at a document's start, from those that are given."""
 
 
 class Call(Protocol):
-    """One call's choices."""
+    """The choices of one call of an operator: form, chunk size, parameters."""
 
     @property
     def operator(self) -> Forms:
@@ -57,10 +57,10 @@ class Call(Protocol):
         """The initial duals of a deep memory, [H, …]."""
 
     def short(self, tokens: int) -> bool:
-        """Return whether there are too few tokens for chunks."""
+        """Return whether the sequence is too short for the chunk form."""
 
     def of(self, form: str) -> "Call":
-        """Return this call through another form."""
+        """Return the same call with another form."""
 
     def documents(
         self, vectors: dict[str, Tensor], state: States, ends: Tensor
@@ -72,6 +72,6 @@ class Call(Protocol):
 
 
 def parameters(form: Callable[..., object]) -> tuple[str, ...]:
-    """Return the names of what a generated function takes."""
+    """Return the parameter names of a generated function."""
     code = form.__code__
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

@@ -35,7 +35,7 @@ class _Step:
     turn: Tensor
 
     def along(self, keys: Tensor, own: int) -> Tensor:
-        """Compute U [M, R, n] of keys as before the block, the last ``own`` of them its own."""
+        """Compute U [M, R, n] of keys as before the block; the last ``own`` keys are its own."""
         reach = self.w @ keys.mT
         if own:
             before = keys.shape[-2] - own
@@ -45,9 +45,9 @@ class _Step:
 
 @dataclass(frozen=True)
 class Carried:
-    """Kept keys [M, n, K], the last rows' own among them, and the steps that move them.
+    """Kept keys [M, n, K], the last rows' own among them, and the steps that change them.
 
-    Keys from before these rows stand as they do before the first; rows' own as they were given.
+    Keys older than these rows have the value before the first row; the rows' own are as given.
     """
 
     keys: Tensor
@@ -82,9 +82,9 @@ class Carried:
     def reached(
         self, number: int, q: Tensor, *, sizes: bool, keys: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what a block's rows [M, R, K] find: q·k̃ and ‖k̃‖² [M, R, n], k̃ [M, R, n, K].
+        """Compute for a block's rows [M, R, K]: q·k̃ and ‖k̃‖² [M, R, n], and k̃ [M, R, n, K].
 
-        Where ``sizes`` or ``keys`` are not asked for, what stands there is the block's start.
+        Without ``sizes`` or ``keys`` the norms or keys are those at the block's start.
         """
         block, step = self.blocks[number], self.steps[number]
         standing = self.standing(number, block.oldest)

@@ -1,4 +1,4 @@
-"""What the checks of a compiled rule try it on: arguments as its layer makes them.
+"""The inputs on which ``verify`` tries a compiled rule: arguments as its layer makes them.
 
 Lengths around a chunk and a prime one (that a tree's levels hold), logarithms of decays from 0 to
 −88, carried states, arguments that are not contiguous, packed documents.
@@ -44,7 +44,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is tried: the device, the forms and dtypes, sizes, rows a chunk (None: as the rule)."""
+    """What to try: device, forms, dtypes, sizes, and the chunk size (``None``: the rule's own)."""
 
     device: torch.device
     forms: tuple[str, ...]
@@ -62,10 +62,10 @@ class Plan:
 
 
 def plans(rule: Any, device: torch.device) -> tuple[Plan, ...]:
-    """Return what this machine can try: first small sizes, then as large ones as are trained.
+    """Return the plans that this machine can try: small sizes, then sizes as large as in training.
 
-    These take several pieces of a sequence and blocks of values. Interpreted kernels take tiny
-    ones, cut so that there are as many pieces and blocks.
+    These need several pieces of a sequence and blocks of values. Interpreted kernels get tiny
+    sizes, cut so that there are as many pieces and blocks.
     """
     small = plan(rule, device)
     if "triton" not in small.forms:
@@ -95,8 +95,8 @@ def plan(rule: Any, device: torch.device) -> Plan:
 
 
 def cases(layer_type: type[SequenceLayer], wanted: Plan) -> Iterator[Case]:
-    """Yield every case of a rule, with the arguments that its layer gives it; those first that find
-    most."""
+    """Yield every case of a rule, with the arguments that its layer gives it; those that find the
+    most faults come first."""
     rule = layer_type.rule
     if wanted.tokens:
         yield long(layer_type, wanted)
@@ -135,7 +135,7 @@ def long(layer_type: type[SequenceLayer], wanted: Plan) -> Case:
 def continued(
     rule: Any, whole: Tensors, params: Tensors, before: int
 ) -> tuple[Tensors, Tensors]:  # fmt: skip
-    """Return the arguments behind the first tokens, and the state after those."""
+    """Return the arguments after the first ``before`` tokens, and the state that these leave."""
     with torch.no_grad():
         _, state = rule(
             **cut(whole, 0, before), params=params, form="recurrent", output_final_state=True
@@ -144,7 +144,7 @@ def continued(
 
 
 def drawn(layer_type: type[SequenceLayer], wanted: Plan, tokens: int) -> tuple[Tensors, Tensors]:
-    """Return arguments and parameters of a layer as it starts, in float64."""
+    """Return a freshly initialised layer's arguments and parameters, in float64."""
     layer = made(layer_type, wanted, wanted.width)
     with seeded(1):
         x = torch.randn(wanted.batch, tokens, layer.dim, dtype=torch.float64)
@@ -157,7 +157,7 @@ def drawn(layer_type: type[SequenceLayer], wanted: Plan, tokens: int) -> tuple[T
 
 
 def made(layer_type: type[SequenceLayer], wanted: Plan, width: int) -> Any:
-    """Make a layer as it starts, in float64: d_k = width, and d_v too unless the plan tells it."""
+    """Make a new layer in float64: d_k = width, and d_v too unless the plan says otherwise."""
     groups = layer_type.grouped()
     value = (wanted.value or width) if width == wanted.width else width
     value = layer_type.rule.signature.values(width, value)
@@ -167,7 +167,7 @@ def made(layer_type: type[SequenceLayer], wanted: Plan, width: int) -> Any:
 
 
 def cut(arguments: Tensors, low: int, high: int) -> Tensors:
-    """Return the tokens from ``low`` on and before ``high``, of every argument."""
+    """Return the tokens ``low`` to ``high`` (exclusive) of every argument."""
     return {name: x[:, low:high] for name, x in arguments.items()}
 
 

@@ -1,4 +1,4 @@
-"""Which form a call runs: never fused kernels that have not passed their checks on this device."""
+"""Which form a call runs: never fused kernels that have not passed their checks here."""
 
 from collections.abc import Collection
 

@@ -42,7 +42,7 @@ class _Segments(torch.autograd.Function):
 def segments(log_decay: Tensor) -> Tensor:
     """Compute Π of decays over s < i ≤ t, zero for s > t: [..., C] → [..., C, C], of logarithms.
 
-    Summed segment by segment, not as differences of prefix sums, which cancel at strong decay.
+    Each segment is summed by itself: differences of prefix sums would cancel at strong decay.
     """
     if not transformed():
         found: Tensor = _Segments.apply(log_decay)
@@ -130,12 +130,12 @@ def decayed_scores(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
 
 
 def _small(x: Tensor) -> bool:
-    """Return whether a number for each pair and channel costs less than a few more operations."""
+    """Return whether an array of pairs and channels costs less than a few more operations."""
     return not torch.compiler.is_compiling() and x.numel() * x.shape[-2] <= PAIRS
 
 
 def _products(q: Tensor, k: Tensor) -> Tensor:
-    """Compute q kᵀ; of single rows by entries, faster than many products of one number each."""
+    """Compute q kᵀ; of single rows entry by entry, faster than many 1 × 1 matrix products."""
     return (q * k).sum(-1, keepdim=True) if q.shape[-2] == k.shape[-2] == 1 else q @ k.mT
 
 
@@ -213,9 +213,9 @@ Error = Callable[[Tensor], Tensor]
 def substitution(mixing: Tensor, start: Tensor, error: Error) -> Tensor:
     """Solve y = start + L error(y) for y, L strictly lower triangular, row after row.
 
-    Within blocks of 16 rows a row's error is added to those that follow; between blocks stand
-    products of matrices. A row depends on those before it alone, whatever they are, and nothing
-    is read by the host. Where no derivative is taken a block's rows are added to in place.
+    Within blocks of 16 rows each row's error is added to the rows after it; between blocks this is
+    a matrix product. A row depends on earlier rows only, whatever they hold, and the host reads
+    nothing. Where no derivative is taken, a block's rows are updated in place.
     """
     size = mixing.shape[-1]
     in_place = not (torch.is_grad_enabled() or torch.compiler.is_compiling() or transformed())
@@ -237,7 +237,7 @@ def substitution(mixing: Tensor, start: Tensor, error: Error) -> Tensor:
 
 
 def error_of_row(error: Error, y: Tensor, row: int) -> Tensor:
-    """Return the error of one row, by ``error.row`` where ``error`` takes rows apart."""
+    """Return the error of one row, by ``error.row`` if ``error`` can treat rows one by one."""
     of_row = getattr(error, "row", None)
     return error(y) if of_row is None else of_row(y, row)
 

@@ -60,9 +60,8 @@ Moves = Callable[[int, float], Tensors]
 
 @dataclass(frozen=True)
 class Own:
-    """What the recurrence is off by: in the dtype, in float32 where that has 16 bits, and in
-    float64 on vectors that are off by a rounding, or by a solver's tolerance, which is asked for
-    where it is needed."""
+    """The recurrence's own errors: in the dtype, in float32 where that has 16 bits, and in float64
+    on vectors that are off by a rounding, or by a solver's tolerance (computed on demand)."""
 
     plain: float
     single: float = 0.0
@@ -103,9 +102,9 @@ def rounding(dtype: torch.dtype) -> float:
 def moved(
     case: Case, vectors: tuple[str, ...], dtype: torch.dtype, draw: int, step: float | None = None
 ) -> Case:
-    """Return a case with vectors, parameters and states rounded to the dtype and moved, each number
-    by ``step`` of itself, or by one rounding, up or down or not at all; what is symmetric stays
-    so."""
+    """Return a case whose vectors, parameters and states are rounded to the dtype and then
+    perturbed: each number by ``step`` of itself, or by one rounding, up or down or not at all; what
+    is symmetric stays symmetric."""
     generator = torch.Generator().manual_seed(draw)
     part = rounding(dtype) if step is None else step
 
@@ -162,7 +161,7 @@ def everything(rule: Any, case: Case, form: str, dtype: torch.dtype, rounding: t
 
 
 def _apart(x: Tensor) -> Tensor:
-    """Return the same numbers, with another order of axes and every other place unused."""
+    """Return the same numbers, not contiguous: other axis order, every other place unused."""
     wide = torch.stack([x, x], -1).transpose(1, 2).contiguous().transpose(1, 2)
     return wide.detach()[..., 0]
 
@@ -174,7 +173,7 @@ def _weighed(x: Tensor, rounding: torch.dtype) -> Tensor:
 
 
 def _meant(x: Tensor, slope: Tensor) -> Tensor:
-    """Return the part of a gradient that has a meaning: at a symmetric matrix the symmetric one."""
+    """Return the meaningful part of a gradient: for a symmetric matrix, the symmetric part."""
     return (slope + slope.mT) / 2 if _symmetric(x) else slope
 
 

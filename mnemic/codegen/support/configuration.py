@@ -1,10 +1,10 @@
-"""How a fused kernel's work is cut, chosen before it is ever run.
+"""The *cut* of a fused kernel's work, its tiling, chosen before the kernel has ever run.
 
-Rows a chunk, channels a block of values, warps and stages. The model first keeps the cuts whose
-tiles lie on chip at the fullest moment of a chunk, as the kernel's data counts it; of these it
-takes the one with the fewest cycles by count: waves of programs over the device's multiprocessors,
-each with its chunks one after another, each chunk with a delay of its own, its products and bytes.
-So a few memories are cut into many blocks of values, and many memories into few.
+A cut is the rows of a chunk, the channels of a block of values, warps and stages. The model keeps
+the cuts whose tiles fit on chip at the fullest moment of a chunk; of these it takes the one with
+the fewest cycles by count: waves of programs over the device's multiprocessors, each with its
+chunks one after another, each chunk with a fixed delay, its products and bytes. So a few memories
+are cut into many blocks of values, and many memories into few.
 """
 
 from collections.abc import Iterator, Sequence
@@ -63,7 +63,7 @@ class Sized(Protocol):
 
 
 class Cuttable(Protocol):
-    """What the model needs to know of a kernel."""
+    """What the model needs to know of a kernel to choose its cut."""
 
     @property
     def rows(self) -> tuple[Sized, ...]:
@@ -75,19 +75,19 @@ class Cuttable(Protocol):
 
     @property
     def split(self) -> str:
-        """The size that may be cut."""
+        """The size whose axis may be cut into blocks, one for each program."""
 
     @property
     def blocked(self) -> tuple[str, ...]:
-        """The sizes of which a tile has a block."""
+        """The sizes of the axes of which a tile holds one block only."""
 
     @property
     def along(self) -> tuple[str, ...]:
-        """The blocked sizes whose blocks one program takes one after another."""
+        """The blocked sizes whose blocks one program takes one after another, in a loop."""
 
     @property
     def chunked(self) -> bool:
-        """Whether it takes chunks, not tokens."""
+        """Whether it takes chunks of rows, rather than single tokens."""
 
     @property
     def lanes(self) -> bool:
@@ -95,30 +95,29 @@ class Cuttable(Protocol):
 
     @property
     def alive(self) -> tuple[tuple[Tiles, ...], ...]:
-        """The fullest moments of a chunk, of the form and of its gradient."""
+        """The moments of a chunk with most live entries, in the form and in its gradient."""
 
     def fits(self, rows: int) -> int:
-        """Return how many rows a chunk has, where what it reads is to have at most ``rows``."""
+        """Return the rows of a chunk that reads, with its windows, at most ``rows`` rows."""
 
     def sources(self, rows: int) -> int:
-        """Return the size of the tile of what the windows of a chunk's rows read."""
+        """Return the rows of a tile for all that the windows of a chunk's rows read."""
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """Rows a chunk, channels (or pairs) a block, warps and stages of a program.
+    """A cut: the rows of a chunk, the channels (or pairs) of a block, a program's warps and stages.
 
-    A ``lean`` gradient (1) loads memories anew in each stage that reads them; it leaves the
-    gradients of memories in the device's memory, which no stage may load before they are stored.
-    The leanest (2) stores what takes a product and is read later, and loads all anew for each
-    product. Along memories a lean gradient loads rows of channels for each block.
-    A ``swept`` cut is one of the kernel that goes along its memories block by block. The assembler
-    may give a ``full`` cut's threads all registers that there are for so many, where it would
-    otherwise rather spill some than have one program a multiprocessor. For a ``sparing`` cut it
-    leaves out what speeds up code at the price of registers.
-    A cut with ``parallel`` warps is one of the kernels that the form is divided into: what no state
-    reaches has so many warps, twice as many in kernels that are ``doubled``, by name; the block,
-    warps and stages are the scan's.
+    A ``lean`` gradient (1) reloads memories in each stage that reads them, and keeps the gradients
+    of memories in device memory, which no stage may load before they are stored. The leanest (2)
+    stores the results of products that are read later, and reloads all else for each product. In a
+    kernel that loops over blocks of its memories it reloads rows of channels for each block. A
+    ``swept`` cut is for the kernel that loops over blocks of its memories. For a ``full`` cut the
+    assembler may use all registers, where it would rather spill some than have only one program on
+    a multiprocessor; for a ``sparing`` one it omits optimisations that cost registers. A cut with
+    ``parallel`` warps is for the several kernels that the form is divided into: those that run
+    chunks in parallel have that many warps, twice as many where ``doubled`` names them; the block,
+    warps and stages are those of the scan.
     """
 
     rows: int
@@ -138,7 +137,7 @@ class Configuration:
         swept: bool = False, full: bool = False, sparing: bool = False, parallel: int = 0,
         doubled: Sequence[str] = (),
     ) -> "Configuration":  # fmt: skip
-        """Return a cut that was read from outside.
+        """Return a cut whose numbers come from outside, such as a file.
 
         Raises ``ValueError`` for numbers that no kernel takes.
         """
@@ -158,12 +157,12 @@ class Configuration:
         return found
 
     def parallel_warps(self, name: str) -> int:
-        """Count the warps of the kernel of that name, whose chunks are parallel."""
+        """Count the warps of the kernel with that name, which runs all chunks in parallel."""
         return self.parallel * (2 if name in self.doubled else 1)
 
     @property
     def options(self) -> dict[str, Any]:
-        """How a program is spread over the device, in Triton's words."""
+        """The launch options of a program under the names that Triton gives them."""
         found: dict[str, Any] = {"num_warps": self.warps, "num_stages": self.stages}
         found |= {"maxnreg": min(REGISTERS, FILE // (32 * self.warps))} if self.full else {}
         return found | ({"ptx_options": versions.to_assembler(SPARING)} if self.sparing else {})
@@ -171,7 +170,7 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Work:
-    """What a kernel is run over: memories, rows of each, bytes of an entry."""
+    """What a kernel runs over: memories, rows of each, bytes of an entry."""
 
     memories: int = 1
     length: int = 4096
@@ -180,7 +179,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Choices:
-    """What may be chosen, each in rising order; one entry where there is no choice."""
+    """The values that may be chosen, each in rising order; one entry where there is no choice."""
 
     rows: tuple[int, ...]
     blocks: tuple[int, ...]
@@ -205,7 +204,7 @@ class Choices:
 
 
 def _beside(now: int, allowed: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the next allowed number below, and the next above, where there are such."""
+    """Return the next smaller and the next larger allowed number, where they exist."""
     return (*[n for n in allowed if n < now][-1:], *[n for n in allowed if n > now][:1])
 
 
@@ -229,7 +228,7 @@ def configured(
     kernel: Cuttable, sizes: dict[str, int], device: Limits, work: Work, *, gradient: bool,
     most: int = 64,
 ) -> Configuration:  # fmt: skip
-    """Choose the cut with the fewest cycles of those that fit on chip, or that come nearest.
+    """Choose the cut with the fewest cycles of those that fit on chip, else the nearest to fitting.
 
     ``sizes`` are the axes' by name; ``most`` is how many rows a chunk may have.
     """
@@ -246,14 +245,14 @@ def configured(
 
 
 def budget(kernel: Cuttable, *, gradient: bool) -> int:
-    """Return the entries a thread up to which nothing is spilled, or little."""
+    """Return how many entries each thread may hold before registers spill more than a little."""
     return BUDGET[gradient] if kernel.chunked else TOKENS
 
 
 def _cuts(
     kernel: Cuttable, sizes: dict[str, int], most: int, *, gradient: bool
 ) -> list[Configuration]:
-    """Return what the model chooses from: a gradient over chunks keeps its widest block."""
+    """Return the cuts that the model compares; for a gradient over chunks only the widest block."""
     tall = [n for n in ROWS if n <= max(most, ROWS[-1])] if kernel.chunked else [ROWS[0]]
     wide = [n for n in BLOCKS if n <= _widest(kernel, sizes)] if kernel.blocked else BLOCKS[:1]
     wide = wide[:1] if kernel.chunked and gradient and kernel.split else wide
@@ -277,10 +276,10 @@ def lengths(kernel: Cuttable, sizes: dict[str, int], cut: Configuration) -> dict
 def entries(
     kernel: Cuttable, sizes: dict[str, int], cut: Configuration, *, gradient: bool
 ) -> int:  # fmt: skip
-    """Count the entries of tiles that are alive at once, a thread.
+    """Count the tile entries that are alive at once, for each thread.
 
     A chunk's products spread their operands over warps as if blocks of values were no narrower than
-    64: such a block frees no registers (so it is seen in what offline compilation spills).
+    64, so that narrower blocks free no registers (the spills of offline compilation show it).
     """
     if not kernel.alive:
         return 0
@@ -296,12 +295,12 @@ def entries(
 
 
 def _lesser(length: dict[str, int], names: str) -> int:
-    """Return the length of an axis, or of the lesser of several (``a|b``)."""
+    """Return the length of an axis, or of the shorter of several (``a|b``)."""
     return min(length[name] for name in names.split("|"))
 
 
 def least_entries(kernel: Cuttable, sizes: dict[str, int], *, gradient: bool) -> int:
-    """Count the entries a thread at the smallest cut; 0 where not all sizes are known."""
+    """Count a thread's live entries at the smallest cut; 0 where not all sizes are known."""
     shapes = [shape for moments in kernel.alive for tiles in moments for shape, _ in tiles]
     named = {name for shape in shapes for names in shape for name in names.split("|")}
     if not named - {"C", "SOURCES"} <= sizes.keys():
@@ -340,7 +339,8 @@ def _products(kernel: Cuttable, length: dict[str, int], gradient: bool) -> int:
 
 def _bytes(kernel: Cuttable, length: dict[str, int], work: Work, gradient: bool) -> int:
     """Count a chunk's bytes: of its arguments, for a gradient theirs in 32 bits too, a part each
-    block; and 4 an entry of memories that are gone along, since the cache is three times faster."""
+    block; and 4 an entry of memories looped over by blocks, since the cache is three times
+    faster."""
     entries = sum(length["C"] * volume([length[s] for s in row.sizes]) for row in kernel.rows)
     found = entries * (2 * work.bytes + 4 if gradient else work.bytes)
     if kernel.along:

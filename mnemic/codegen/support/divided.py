@@ -1,6 +1,6 @@
-"""A form in two kernels: what no carried state reaches, a chunk a program, and a scan of the rest.
+"""A form in two kernels: one runs chunks in parallel, one scans what depends on the state.
 
-The first stores what took products, a tile a chunk, and the second loads it in its loop.
+The first stores the results of its products, a tile for each chunk, and the scan loads these.
 """
 
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ MOST = 65_535
 
 @dataclass(frozen=True)
 class Tile:
-    """What one kernel hands to the next: its name and sizes; if ``rounded`` in 16 bits where the
-    call's products have operands of 16 bits."""
+    """A tensor that one kernel stores for the next, of each chunk: its name and sizes; a
+    ``rounded`` one has 16 bits if the call's products have operands of 16 bits."""
 
     name: str
     sizes: tuple[str, ...]
@@ -33,11 +33,11 @@ class Tile:
 
 
 class Gradient(Protocol):
-    """What a gradient in several kernels does: see ``divided_gradient``."""
+    """The interface of a gradient that runs in several kernels: see ``divided_gradient``."""
 
     @property
     def body(self) -> Body:
-        """What a chunk does in one kernel."""
+        """The work of a chunk in a single kernel."""
 
     def kept(self, launch: "Launch", places: int) -> list[Tensor]:
         """Make room for the states at each chunk's start."""
@@ -46,10 +46,10 @@ class Gradient(Protocol):
         """Return the types in which states are stored."""
 
     def as_stored(self, launch: "Launch", states: list[Tensor]) -> list[Tensor]:
-        """Return what was kept, in the type in which it is stored."""
+        """Return the kept states, viewed in the type in which they are stored."""
 
     def run(self, launch: "Launch", states: list[Tensor], ends: list[Tensor]) -> list[Tensor]:
-        """Return the gradients of rows that have one, then of the states before all chunks."""
+        """Return the gradients of the rows that have one, then of the states before all chunks."""
 
     def spilled(self, launch: "Launch", *, scanned: bool) -> dict[str, int]:
         """Count the bytes of registers that a thread spills, by the kernels' names."""
@@ -70,16 +70,16 @@ class Divided:
     parallel_body: Body
     scan_body: Body
     body: Body
-    """What a chunk does in each of them, and in one kernel."""
+    """The work of a chunk: in each of the two kernels, and in a single one."""
     gradient: Gradient | None = None
-    """The kernels that its gradient is divided into, where it is."""
+    """The gradient in several kernels, where it has one."""
 
 
 def run(
     launch: "Launch", start: list[Tensor], end: list[Tensor], kept: list[Tensor], out: Tensor, *,
     keep: bool,
 ) -> None:  # fmt: skip
-    """Launch both kernels: the output, the states at the end and (with ``keep``) each chunk's."""
+    """Launch both kernels; fill the output, the final states and (with ``keep``) each chunk's."""
     found = launch.kernel.divided
     assert found is not None
     tiles = [empty(launch, tile) for tile in found.tiles]
@@ -93,8 +93,8 @@ def run(
 
 
 def spilled_in_parallel(launch: "Launch") -> dict[str, int]:
-    """Count the bytes of registers that a thread spills of what is computed in parallel, by the
-    kernel's name."""
+    """Count the bytes of registers that a thread of the parallel kernel spills, by the kernel's
+    name."""
     found = launch.kernel.divided
     assert found is not None
     pointers = [*_types(launch, found.parallel_rows), *(type_of(launch, x) for x in found.tiles)]
@@ -122,7 +122,7 @@ def name_of(function: Any) -> str:
 
 
 def _side_by_side(launch: "Launch", function: Any) -> dict[str, Any]:
-    """Return constants and options of a kernel that takes chunks in parallel, with all channels."""
+    """Return constants and options of a kernel that runs chunks in parallel, with all channels."""
     warps = launch.cutting.chosen.parallel_warps(name_of(function))
     constants = constants_of(function, widest(launch))
     return {**constants, "num_warps": warps, "num_stages": 1}
@@ -163,8 +163,8 @@ def widest(launch: "Launch") -> dict[str, Any]:
 
 
 def programs(launch: "Launch") -> int:
-    """Count the programs that share the chunks of a memory: one each, or where documents are packed
-    so many that all of them together have about one each."""
+    """Count the programs that share the chunks of a memory: one for each chunk, or, for packed
+    documents, so many that all documents together have about one for each chunk."""
     if launch.bounds is None or launch.cutting.longest:
         return max(1, min(MOST, launch.pieces))
     return max(1, min(MOST, -(-launch.slots // launch.sequences)))

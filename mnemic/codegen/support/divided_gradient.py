@@ -1,8 +1,8 @@
-"""A gradient in three kernels: what no gradient of a state reaches, a scan of those, and the rest.
+"""A gradient in three kernels: what no state's gradient reaches, their scan, and the rest.
 
 The form has kept the state at each chunk's start. The first and the last kernel have a program for
 each chunk, which takes the values block by block; the scan goes from the last chunk to the first
-and stores the gradients of the states behind each.
+and stores the gradients of the states after each chunk.
 """
 
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ BLOCK, STAGES = 2_048, 2
 how many such blocks loads are begun: what is summed over values is held beside a block of them."""
 
 HELD = 512
-"""Numbers of sums over values a thread, twice what registers hold, from which on a program has
-twice the warps, whatever it spills."""
+"""Numbers of sums over values that a thread holds (twice what registers hold), from which on a
+program gets twice the warps, whatever it spills."""
 
 MOST_WARPS = 8
 """Warps of a program at most."""
@@ -34,8 +34,8 @@ MOST_WARPS = 8
 
 @dataclass(frozen=True)
 class Part:
-    """One of the kernels: its arguments by row, the tiles that it loads and stores, what it does
-    for a chunk, and the sums over values that it holds, by their sizes."""
+    """One of the kernels: its arguments by row, the tiles that it loads and stores, its work for a
+    chunk, and the sizes of the sums over values that it accumulates."""
 
     kernel: Any
     rows: tuple[str, ...]
@@ -45,7 +45,7 @@ class Part:
     sums: tuple[tuple[str, ...], ...] = ()
 
     def warps(self, constants: dict[str, Any], warps: int) -> int:
-        """Return how many warps a program has, where ``warps`` are asked for."""
+        """Return a program's warps: ``warps``, or twice that if its sums exceed registers."""
         held = sum(volume([constants["C" if s == "C" else f"B{s}"] for s in sizes])
                    for sizes in self.sums)  # fmt: skip
         return 2 * warps if warps < MOST_WARPS and held >= HELD * 32 * warps else warps
@@ -53,8 +53,8 @@ class Part:
 
 @dataclass(frozen=True)
 class DividedGradient:
-    """The kernels that a gradient is divided into, all tiles between them, and what a chunk does in
-    one kernel."""
+    """The kernels that a gradient is divided into, all tiles between them, and the work of a chunk
+    in a single kernel."""
 
     scan: Part
     rest: Part
@@ -72,8 +72,8 @@ class DividedGradient:
     def kept(self, launch: "Launch", places: int) -> list[Tensor]:
         """Make room for the states at each chunk's start, [places, …] each.
 
-        Where the kernels take a state as an operand of 16 bits it is stored so, two numbers in the
-        place of one: torch was told the number's type before the cut was known.
+        A state that kernels only take as an operand of 16 bits is stored as such, two numbers in
+        the place of one: torch was told the number's type before the cut was known.
         """
         found = []
         for state, dtype in zip(launch.kernel.states, self.types(launch), strict=True):
@@ -83,7 +83,7 @@ class DividedGradient:
         return found
 
     def as_stored(self, launch: "Launch", states: list[Tensor]) -> list[Tensor]:
-        """Return what was kept, in the type in which it is stored."""
+        """Return the kept states, viewed in the type in which they are stored."""
         return [x if dtype == x.dtype else x.view(-1).view(dtype).view(-1, *x.shape[1:])
                 for x, dtype in zip(states, self.types(launch), strict=True)]  # fmt: skip
 
@@ -96,8 +96,8 @@ class DividedGradient:
     # -- launches ------------------------------------------------------------------------------
 
     def run(self, launch: "Launch", states: list[Tensor], ends: list[Tensor]) -> list[Tensor]:
-        """Return the gradients of rows that have one, then of the states before all chunks: of kept
-        ``states``, and of ``ends``, the gradients of the output and of the states at the end."""
+        """Return the gradients of the rows that have one, then of the states before all chunks:
+        from kept ``states``, and ``ends``, the gradients of the output and the final states."""
         d_out, *d_states = ends
         own, known = own_of(launch), {tile.name: tile for tile in self.tiles}
         names = (state.name for state in launch.kernel.states)
@@ -135,8 +135,8 @@ class DividedGradient:
         return [own[name].dtype for name in launch.kernel.gradients]
 
     def spilled(self, launch: "Launch", *, scanned: bool) -> dict[str, int]:
-        """Count the bytes of registers that a thread spills, by the kernels' names: of the scan, or
-        of those whose chunks are parallel."""
+        """Count the bytes of registers that a thread spills, by the kernels' names: of the scan if
+        ``scanned``, else of the kernels that run chunks in parallel."""
         parts = [part for part in self.parts if (part is self.scan) == scanned]
         return {name_of(part.kernel): self._spilled(launch, part) for part in parts}
 
@@ -153,7 +153,7 @@ class DividedGradient:
         return launch.stack(part.kernel, grid, pointers, options)
 
     def _how(self, launch: "Launch", part: Part) -> tuple[tuple[int, int], dict[str, Any]]:
-        """Return grid and options: a program of what is parallel takes blocks of values in turn."""
+        """Return grid and options; a program of a parallel kernel loops over blocks of values."""
         if part is self.scan:
             constants = constants_of(part.kernel, launch.constants())
             return launch.grid, {**constants, **launch.options()}
@@ -168,14 +168,14 @@ class DividedGradient:
     # -- tiles between kernels -----------------------------------------------------------------
 
     def _in_parts(self, launch: "Launch", part: Part, tile: Tile) -> bool:
-        """Return whether blocks of values store parts of a tile: a scan's that has no values."""
+        """Return whether blocks of values store partial sums: of a scan's tile without values."""
         return part is self.scan and not launch.splits(tile.sizes)
 
     def _stored_in(self, launch: "Launch", part: Part, tile: Tile) -> torch.dtype:
         return launch.real if self._in_parts(launch, part, tile) else type_of(launch, tile)
 
     def _room(self, launch: "Launch", part: Part, tile: Tile) -> Tensor:
-        """Make room for a tile of every chunk, or for its parts."""
+        """Make room for a tile of every chunk, or for the partial sums of its blocks."""
         if not self._in_parts(launch, part, tile):
             return empty(launch, tile)
         known = {**launch.constants(), **launch.sizes}
@@ -196,10 +196,10 @@ class DividedGradient:
 
 
 def own_of(launch: "Launch") -> dict[str, Tensor]:
-    """Return the arguments by row, by name."""
+    """Return the launch's arguments by row, as a mapping from their names."""
     return {row.name: x for row, x in zip(launch.kernel.rows, launch.rows, strict=True)}
 
 
 def _whole(launch: "Launch", tile: Tile, x: Tensor) -> Tensor:
-    """Return a tile, its parts summed where blocks of values have stored such."""
+    """Return a tile; if blocks of values stored partial sums, add them up."""
     return x if x.ndim == 1 + len(tile.sizes) else x.sum(1).to(type_of(launch, tile))

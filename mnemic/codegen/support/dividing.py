@@ -1,8 +1,8 @@
-"""Whether a form runs in one kernel or in several, and how those are cut, before they ever run.
+"""The choice between one kernel and several for a form, and the cut of the several.
 
-Both ways are counted: of one kernel the waves of its programs, each with its chunks one after
-another; of several the waves of what is computed in parallel, a program a chunk, then those of the
-scan, whose turns are shorter, and what is handed from one to the other. The fewer cycles win.
+The cycles of both are counted: of one, the waves of its programs, each with its chunks in turn; of
+several, the waves of those that run chunks in parallel, those of the scan, whose iterations are
+shorter, and the bytes that pass between them. The fewer cycles win.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -21,34 +21,34 @@ STARTED = 5_000
 """Cycles to start one more kernel."""
 
 PIECE = 16
-"""Chunks for which a gradient in one kernel has two launches."""
+"""Chunks of a piece, for which a gradient in one kernel takes two launches."""
 
 BESIDE = 0.3
-"""How much longer a turn takes for each program more that shares a multiprocessor."""
+"""How much longer an iteration takes for each further program that shares a multiprocessor."""
 
 HELD = 16_384
-"""Bytes of shared memory that a program takes beside what its loads are kept in."""
+"""Bytes of shared memory that a program takes apart from the buffers of its loads."""
 
 SPARE = 8_192
-"""Bytes of shared memory that a scan leaves, since what it takes is counted roughly."""
+"""Bytes of shared memory that a scan must leave free, since its needs are only estimated."""
 
 BYTES = 15
 """Bytes a cycle and multiprocessor, from the device's memory."""
 
 SHOWN = 0.1
-"""How much of what happens meanwhile is not hidden, so that of two ways with as many bytes the one
+"""The share of overlapped work that still counts, so that of two ways with as many bytes the one
 with less work is taken."""
 
 WARPS = 4
 """Warps of each of the kernels: a warp group."""
 
 STAGES, SOONER = (2, 3), 0.8
-"""Stages of a scan, whose loads begin a turn before, or two, where shared memory holds them; and
-the share of a turn's cycles that is left then."""
+"""A scan's pipeline stages, whose loads begin one or two iterations ahead where shared memory holds
+them; and the share of an iteration's cycles that is then left."""
 
 
 PARALLEL = (0, WARPS, 2 * WARPS)
-"""Warps of what no state reaches that may be tried; 0: one kernel does all."""
+"""Warps to try for the kernels that run all chunks in parallel; 0: one kernel does everything."""
 
 
 class Argument(Sized, Protocol):
@@ -60,7 +60,7 @@ class Argument(Sized, Protocol):
 
 
 class Dividable(Cuttable, Protocol):
-    """What the model needs to know of a kernel."""
+    """What the model needs to know of a kernel to choose between it and several."""
 
     @property
     def rows(self) -> tuple[Argument, ...]:
@@ -75,10 +75,10 @@ def divided_cut(
     kernel: Dividable, sizes: dict[str, int], device: Limits, work: Work, one: Configuration, *,
     most: int, always: bool | None, gradient: bool = False,
 ) -> Configuration:  # fmt: skip
-    """Choose the cut of several kernels with the fewest cycles, or ``one`` where that has fewer: of
-    a form or (with ``gradient``) of a form and its gradient.
+    """Choose the best cut of several kernels, or ``one``, that of one kernel, if it takes fewer
+    cycles: for a form or (with ``gradient``) for a form and its gradient.
 
-    ``most`` is how many rows a chunk may have; ``always`` forces either way.
+    ``most`` is how many rows a chunk may have; ``always`` forces several (true) or one (false).
     """
     tall = [rows for rows in ROWS if rows <= most] or ([most] if always else [])
     if kernel.divided is None or always is False or not tall:
@@ -98,7 +98,7 @@ def in_one(
     kernel: Dividable, sizes: dict[str, int], device: Limits, work: Work, cut: Configuration,
     gradient: bool = False,
 ) -> float:  # fmt: skip
-    """Count a form's cycles in one kernel; with its gradient all chunks' states are made anew."""
+    """Count a form's cycles in one kernel; its gradient recomputes the states of all chunks."""
     assert kernel.divided is not None
     length = lengths(kernel, sizes, cut)
     steps = -(-work.length // kernel.fits(cut.rows))
@@ -119,7 +119,7 @@ def in_several(
     kernel: Dividable, sizes: dict[str, int], device: Limits, work: Work, cut: Configuration,
     gradient: bool = False,
 ) -> float:  # fmt: skip
-    """Count a form's cycles in several kernels, with its gradient in several more."""
+    """Count a form's cycles in several kernels, and (with ``gradient``) its gradient's."""
     found = kernel.divided
     assert found is not None
     length = lengths(kernel, sizes, cut)
@@ -137,8 +137,8 @@ def in_several(
 
 @dataclass(frozen=True)
 class Count:
-    """What a cut of several kernels is counted of: lengths of axes by name, chunks a memory, and
-    of how many turns a scan's loads are kept."""
+    """What cycles are counted from: lengths of axes by name, chunks of a memory, and how many
+    iterations of a scan keep their loads at once."""
 
     kernel: Dividable
     sizes: dict[str, int]
@@ -149,11 +149,11 @@ class Count:
     stages: int = STAGES[0]
 
     def bytes(self, sizes: tuple[str, ...]) -> int:
-        """Count the bytes of a chunk's tile."""
+        """Count the bytes of a tile, that of one chunk."""
         return _bytes(sizes, self.length, self.work)
 
     def rows(self, names: tuple[str, ...]) -> int:
-        """Count the bytes of a chunk's arguments of these names."""
+        """Count the bytes of the arguments with these names, for one chunk."""
         rows = {row.name: row.sizes for row in self.kernel.rows}
         return sum(self.bytes(("C", *rows[name])) for name in names if name in rows)
 
@@ -185,12 +185,12 @@ class Count:
 
 
 def _together(cycles: float, moved: float) -> float:
-    """Return the cycles of work and of bytes at once: the longer, and some of what it hides."""
+    """Return the cycles of work and bytes at once: the longer, and a share of the shorter."""
     return max(cycles, moved) + SHOWN * min(cycles, moved)
 
 
 def _waves(programs: int, device: Limits, beside: int) -> float:
-    """Count turns of programs one after another, as if each had a multiprocessor to itself."""
+    """Count the waves of programs, as if each had a multiprocessor to itself."""
     beside = min(beside, max(1, programs // device.processors))
     return -(-programs // (device.processors * beside)) * (1 + BESIDE * (beside - 1))
 
@@ -228,9 +228,9 @@ def settled(
 ) -> Configuration:  # fmt: skip
     """Find the cut whose kernels spill few registers, or the fewest.
 
-    The scan has narrower blocks, and if anything is left all have fewer rows; then kernels whose
-    chunks are parallel have twice the warps, each as it needs. Where what is left is ``HOPELESS``
-    nothing is parallel: one kernel is to do all.
+    The scan gets narrower blocks, and if anything still spills, all get fewer rows; then the
+    kernels that run chunks in parallel get twice the warps, where that helps. If more than
+    ``HOPELESS`` still spills, one kernel is to do all.
     """
     key = (cut, alike)
     if key not in _settled:
@@ -250,8 +250,8 @@ def settled(
 
 
 def _doubled(cut: Configuration, parallel: Spilled, left: int) -> Configuration:
-    """Give kernels that spill much twice the warps where that leaves far less; nothing is parallel
-    where with these and the scan, which has so much ``left``, still hopelessly much is."""
+    """Give kernels that spill much twice the warps, where they then spill far less; fall back to
+    one kernel if these and the scan, which spills ``left``, still spill hopelessly much."""
     now = parallel(cut)
     much = tuple(_beyond(FEW_PARALLEL, now))
     then = parallel(replace(cut, doubled=much))
@@ -262,5 +262,5 @@ def _doubled(cut: Configuration, parallel: Spilled, left: int) -> Configuration:
 
 
 def _beyond(few: int, spilled: Mapping[str, int]) -> dict[str, int]:
-    """Return the kernels that spill more than a few bytes, and how many they spill more."""
+    """Return the kernels that spill more than ``few`` bytes, and by how much they exceed it."""
     return {name: count - few for name, count in spilled.items() if count > few}

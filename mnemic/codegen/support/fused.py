@@ -55,7 +55,7 @@ UNGROUPED = 32
 class Row:
     """An argument by row, [B, R, H, …]: its name, the sizes of the axes after H, and its view.
 
-    In the views ``tail``, ``slots`` and ``window`` of keys and values c − 1 rows stand before the
+    The views ``tail``, ``slots`` and ``window`` of keys and values have c − 1 rows before the
     first; a ``window`` has its slots as first size. ``band`` and ``slots`` of weights are [c].
     """
 
@@ -88,11 +88,11 @@ Stored = tuple[tuple[tuple[str, ...], int], ...]
 
 @dataclass(frozen=True)
 class Kernel:
-    """The generated kernels of a form and what they take.
+    """A form's generated kernels, and a description of their arguments.
 
     ``value`` is the size of the output's channels; ``split`` the size whose axis may be cut into
-    blocks, one a program (no entry of the state depends on another block's), or empty; ``along``
-    the sizes of which a program takes one block after another.
+    blocks, one for each program (no entry of the state depends on another block's), or empty;
+    ``along`` the sizes whose axes a program loops over block by block.
     """
 
     forward: Any
@@ -107,7 +107,7 @@ class Kernel:
     chunked: bool
     steps: int
     before: Callable[..., dict[str, Tensor]]
-    """What PyTorch computes of the arguments first."""
+    """The function by which PyTorch computes some of the kernel's inputs from the arguments."""
     taken: tuple[str, ...]
     """The operator's arguments by row that ``before`` or the kernel reads."""
     lanes: bool = False
@@ -123,14 +123,14 @@ class Kernel:
     whole: bool = False
     """Whether a sequence is one chunk, whatever its rows."""
     along: tuple[str, ...] = ()
-    """The sizes along which its memories, in the device's memory, are gone through by blocks."""
+    """The sizes along which the kernel loops over blocks of its memories in device memory."""
     scratch: tuple[Stored, ...] = ()
-    """How many rows along an axis, and matrices, the form and its gradient store: for sweeps that
-    come later, or for later products of a lean gradient."""
+    """How many rows along an axis, and matrices, the form and its gradient store in scratch memory:
+    for later sweeps, or for later products of a lean gradient."""
     swept: "Kernel | None" = None
-    """The same form's kernel that goes along axes, for memories that registers do not hold."""
+    """The form's kernel that loops over blocks of its memories, for those that exceed registers."""
     divided: Divided | None = None
-    """The kernels that the form is divided into at what its states reach."""
+    """The several kernels that the form can run in instead, where it can."""
     operators: Operators = field(init=False, repr=False, compare=False)
     """Its launches as torch sees them."""
 
@@ -141,19 +141,19 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """The name of its form: own, chunk or token, with _swept where it goes along axes."""
+        """The name of its form (own, chunk or token), with _swept if it loops over blocks."""
         if self.whole:
             return "own"
         return ("chunk" if self.chunked else "token") + "_swept" * bool(self.along)
 
     @property
     def blocked(self) -> tuple[str, ...]:
-        """The sizes of which a tile has a block: shared out among programs, or gone along."""
+        """The sizes of which a tile has one block: one a program, or one after another."""
         return (self.split,) if self.split else self.along
 
     @property
     def narrowing(self) -> Order:
-        """The order in which its cuts become narrower, empty for lanes of single numbers."""
+        """The order in which narrower cuts are tried, empty for lanes of single numbers."""
         if self.lanes:
             return ()
         if self.chunked and self.along:
@@ -163,7 +163,7 @@ class Kernel:
         return of_tokens(split=bool(self.blocked))
 
     def divides(self, cut: Configuration) -> bool:
-        """Return whether a cut is one of the kernels that the form is divided into."""
+        """Return whether a cut is for the several kernels that the form is divided into."""
         return self.divided is not None and cut.parallel > 0
 
     @property
@@ -172,42 +172,42 @@ class Kernel:
         return self.divided is not None and self.divided.gradient is not None
 
     def that_of(self, cut: Configuration) -> "Kernel":
-        """Return the kernel that a cut is one of: this one, or its twin along axes."""
+        """Return the kernel that a cut is for: this one, or its twin that loops over blocks."""
         return self.swept if cut.swept and self.swept is not None else self
 
     @property
     def leans(self) -> int:
-        """How lean its gradient may be at most."""
+        """The highest degree of leanness that its gradient has: see ``Configuration``."""
         if self.backward is None or self.lanes or (self.along and not self.chunked):
             return 0
         return 1 if self.along else LEANEST
 
     @property
     def plain(self) -> int:
-        """The place of an argument that tells of the others: as given, no rows before the first."""
+        """The index of an argument by row of shape [B, R, H, …], no rows before the first."""
         own = (i for i, r in enumerate(self.rows) if not r.shared and r.name in self.taken)
         return next(own, 0)
 
     def fits(self, rows: int) -> int:
-        """Return how many rows a chunk has, where what it reads is to have at most ``rows``."""
+        """Return the rows of a chunk that reads, with its windows, at most ``rows`` rows."""
         if not self.chunked or self.window == 1:
             return rows
         return max(1, rows // self.window if self.slots else max(rows - self.window + 1, rows // 4))
 
     def sources(self, rows: int) -> int:
-        """Return the size of the tile of what the windows of a chunk's rows read."""
+        """Return the rows of a tile for all that the windows of a chunk's rows read."""
         if self.slots:
             return max(2 * max(16, power_of_two(rows)), power_of_two(rows * self.window))
         return max(16, power_of_two(rows + self.window - 1))
 
     def anywhere(self, *, gradient: bool) -> bool:
-        """Return whether it runs sequences that stand anywhere in their documents."""
+        """Return whether it runs sequences that start anywhere in their documents."""
         return self.backward is not None or not gradient
 
     def refused(
         self, rows: Mapping[str, Tensor], states: States, *, gradient: bool
     ) -> str | None:  # fmt: skip
-        """Return why it is not for these arguments, or None."""
+        """Return why the kernel cannot take these arguments, or None."""
         return refused(self, rows, states, gradient=gradient)
 
     def run(
@@ -223,8 +223,8 @@ PIECE = {True: 16, False: 64}
 
 @dataclass(frozen=True)
 class Cutting:
-    """How sequences are cut: rows a chunk, chunks a piece, the rows of the longest sequence (0:
-    all there are), and whether chunks end at multiples of their tokens in a document."""
+    """How sequences are cut: a chunk's rows, a piece's chunks, the rows of the longest sequence (0:
+    all that there are), and whether chunks end at multiples of their tokens in a document."""
 
     rows: int
     piece: int
@@ -237,10 +237,10 @@ class Cutting:
         cls, kernel: Kernel, rows: list[Tensor], sizes: dict[str, int], numbers: list[int], *,
         sequences: int, gradient: bool, settle: Settle, alike: Hashable = None,
     ) -> "Cutting":  # fmt: skip
-        """Choose how an operator's arguments are cut, with what ``Place.numbers`` tells.
+        """Choose the cut for an operator's arguments; ``numbers`` are those of ``Place.numbers``.
 
-        ``settle`` may put another in the place of the cut that the model chooses; ``alike`` is
-        what it depends on beside the other arguments. Raises ``RuntimeError`` where no cut may run.
+        ``settle`` may replace the cut that the model chooses; ``alike`` names what its answer
+        depends on besides the other arguments. Raises ``RuntimeError`` where no cut may run.
         """
         place, like = Place.of(numbers), rows[kernel.plain]
         question = asked(kernel, sizes, like, gradient=gradient)
@@ -254,7 +254,7 @@ class Cutting:
     def cut(
         cls, kernel: Kernel, like: Tensor, place: Place, chosen: Configuration
     ) -> "Cutting":  # fmt: skip
-        """Return how sequences are cut by a choice, for the kernel that it is one of."""
+        """Return how sequences are cut, given the chosen configuration."""
         kernel = kernel.that_of(chosen)
         tall = place.rows(kernel.fits(chosen.rows), kernel.steps)
         if kernel.whole:
@@ -267,26 +267,26 @@ class Cutting:
 def asked(
     kernel: Kernel, sizes: Mapping[str, int], like: Tensor, *, gradient: bool
 ) -> tuned.Question:  # fmt: skip
-    """Return what a cut is chosen for: the sizes of memories alone, known before all rows are."""
+    """Return the key of the tuner's answers, with memories' sizes, known before all rows."""
     own = {size: sizes[size] for state in kernel.states for size in state.sizes}
     return tuned.Question.of(kernel.name, own, like, gradient=gradient)
 
 
 _known: dict[Hashable, Configuration] = {}
-"""What was chosen, by all that it depends on: a model that is asked anew at every call takes
-longer than the kernels of a short sequence."""
+"""Earlier choices, by all that they depend on: to run the model at every call would take longer
+than the kernels of a short sequence."""
 
 FORGET = 4_096
-"""Choices that are remembered at once; then all are made anew."""
+"""Choices that are remembered at most; then all are forgotten and made again."""
 
 
 def chosen_of(
     kernel: Kernel, sizes: dict[str, int], question: tuned.Question, like: Tensor, place: Place,
     sequences: int, settle: Settle, alike: Hashable = None,
 ) -> Configuration:  # fmt: skip
-    """Choose how a kernel is cut for arguments like these: as measured, or as the model says.
+    """Choose a kernel's cut for arguments like these: the measured one, else the model's.
 
-    The model is asked once for all arguments that are ``alike``, and at every call without that.
+    With ``alike`` the model runs once for all arguments that share it, otherwise at every call.
     """
     longest = place.longest * kernel.steps or int(like.shape[1])
     work = Work(sequences * int(like.shape[2]), longest, like.element_size())
@@ -342,7 +342,7 @@ def chosen_of(
 
 
 def _choices(kernel: Kernel, sizes: dict[str, int], *, gradient: bool) -> Choices:
-    """Return what the tuner may try: of a form in several kernels those too."""
+    """Return what the tuner may try; if the form can run in several kernels, those too."""
     found = choices(kernel, sizes, MOST)
     several = kernel.divides_gradient if gradient else kernel.divided is not None
     return replace(found, parallel=PARALLEL) if several else found
@@ -353,8 +353,8 @@ LIMIT = 600
 more than twice what registers hold."""
 
 ALONG = 240
-"""Entries a thread beyond which a kernel that goes along axes is refused: then other axes are too
-long for any block, and it takes many minutes to compile."""
+"""Entries a thread beyond which a kernel that loops over blocks of its memories is refused: its
+other axes are too long for any block, and it would take many minutes to compile."""
 
 
 _always: list[bool] = []
@@ -363,7 +363,7 @@ _always: list[bool] = []
 
 @contextmanager
 def sweeping(*, always: bool) -> Iterator[None]:
-    """Make kernels go along axes inside, wherever they can or nowhere, for those who check them."""
+    """Use kernels that loop over blocks of memories inside, wherever possible or nowhere."""
     _always.append(always)
     try:
         yield
@@ -377,7 +377,7 @@ _changes: list[dict[str, Any]] = []
 
 @contextmanager
 def recut(**changes: int) -> Iterator[None]:
-    """Cut kernels with gradients otherwise than they would be, for those who check them.
+    """Cut kernels with gradients differently inside: for checks.
 
     ``changes`` are fields of ``Configuration``, such as ``lean``.
     """
@@ -394,8 +394,7 @@ _divided: list[bool] = []
 
 @contextmanager
 def in_several(*, always: bool) -> Iterator[None]:
-    """Run forms in several kernels inside, wherever they can or nowhere, for those who check
-    them."""
+    """Run forms in several kernels inside, wherever they can or nowhere: for checks."""
     _divided.append(always)
     try:
         yield
@@ -404,17 +403,17 @@ def in_several(*, always: bool) -> Iterator[None]:
 
 
 def divided_always() -> bool | None:
-    """Return what ``in_several`` asks for now, or ``None``."""
+    """Return the setting of the innermost ``in_several``, or ``None``."""
     return _divided[-1] if _divided else None
 
 
 def swept_always() -> bool | None:
-    """Return what ``sweeping`` asks for now, or ``None``."""
+    """Return the setting of the innermost ``sweeping``, or ``None``."""
     return _always[-1] if _always else None
 
 
 def twin_of(kernel: Kernel, *, gradient: bool) -> Kernel | None:
-    """Return the form's kernel that goes along axes, if it does all that this does, or ``None``."""
+    """Return the form's kernel that loops over blocks, if it has the same gradients."""
     twin = kernel.swept
     if twin is not None and gradient and twin.gradients != kernel.gradients:
         return None
@@ -422,8 +421,8 @@ def twin_of(kernel: Kernel, *, gradient: bool) -> Kernel | None:
 
 
 def suited(kernel: Kernel, sizes: Mapping[str, int], *, gradient: bool) -> Kernel:
-    """Return a form's kernel for these sizes: the one that goes along axes where registers do not
-    hold the memories, by the model's count."""
+    """Return a form's kernel for these sizes: the one that loops over blocks of its memories if
+    registers cannot hold them, by the model's count."""
     twin = twin_of(kernel, gradient=gradient)
     if twin is None:
         return kernel
@@ -436,7 +435,7 @@ def suited(kernel: Kernel, sizes: Mapping[str, int], *, gradient: bool) -> Kerne
 def refused(
     kernel: Kernel, rows: Mapping[str, Tensor], states: States, *, gradient: bool
 ) -> str | None:  # fmt: skip
-    """Return why a kernel is not for these arguments, or None."""
+    """Return why a kernel cannot take these arguments, or None."""
     given = tuple(row for row in kernel.rows if row.name in rows)
     sizes = sizes_of(
         kernel, [rows[row.name] for row in given], [states[s.name] for s in kernel.states], given
@@ -461,7 +460,7 @@ def _limit(kernel: Kernel) -> int:
 
 
 def _too_large(kernel: Kernel, sizes: Mapping[str, int], *, gradient: bool) -> int:
-    """Return the entries a thread at the smallest cut, if they are beyond the limit, or 0."""
+    """Return a thread's entries at the smallest cut, if they exceed the limit, or 0."""
     found = _least_entries(kernel, sizes, gradient=gradient)
     return found if found > _limit(kernel) else 0
 
@@ -471,7 +470,7 @@ _counted: dict[Hashable, int] = {}
 
 
 def _least_entries(kernel: Kernel, sizes: Mapping[str, int], *, gradient: bool) -> int:
-    """Count the entries a thread at the smallest cut, once for each kernel and sizes."""
+    """Count the entries that a thread holds at the smallest cut, once for each kernel and sizes."""
     key = (kernel.forward, kernel.along, gradient, *sizes.items())
     if key not in _counted:
         _counted[key] = least_entries(kernel, dict(sizes), gradient=gradient)

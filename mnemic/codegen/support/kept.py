@@ -1,4 +1,4 @@
-"""Kept pairs: states that grow with the sequence, cut to a row's own and joined across rows."""
+"""Kept pairs: states that grow with the sequence, padded where rows have different lengths."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,19 +16,19 @@ States = dict[str, Tensor]
 
 
 def append(kept: Tensor, x: Tensor, *, span: int = 0) -> Tensor:
-    """Append a pair: [M, n, …], [M, …] → [M, n + 1, …], the last ``span`` of them if told."""
+    """Append a pair: [M, n, …], [M, …] → [M, n + 1, …]; the last ``span`` of them if given."""
     return append_rows(kept, x[:, None], span=span)
 
 
 def append_rows(kept: Tensor, x: Tensor, *, span: int = 0) -> Tensor:
-    """Append a chunk's pairs: [M, n, …], [M, C, …] → [M, n + C, …]; those in ``span`` if told."""
+    """Append a chunk's pairs: [M, n, …], [M, C, …] → [M, n + C, …]; with ``span`` those seen."""
     if span:
         kept = kept[:, max(0, kept.shape[1] - span + 1) :]
     return torch.cat([kept, x], 1)
 
 
 def recent(kept: Tensor, *, span: int) -> Tensor:
-    """Return the past that a window needs, its last span − 1 pairs; all where ``span`` is 0."""
+    """Return the pairs that a window still needs, the last span − 1; all where ``span`` is 0."""
     return kept[:, max(0, kept.shape[1] - span + 1) :] if span else kept
 
 
@@ -38,7 +38,7 @@ def names(signature: Signature) -> tuple[State, ...]:
 
 
 def own(signature: Signature, state: Mapping[str, Tensor]) -> States:
-    """Return a state without padding, with the position that the number of its pairs tells.
+    """Return a state without padding, with its position, inferred from its pairs where missing.
 
     Raises ``ArgumentError`` where keys or values are missing, or hold fewer pairs than the position
     counts; one number a pair (a weight's logarithm) is zero where it is missing.
@@ -70,7 +70,7 @@ def own(signature: Signature, state: Mapping[str, Tensor]) -> States:
 
 
 def _whole(signature: Signature, found: States, pairs: int) -> States:
-    """Return a state all of whose pairs are each row's own, which the device checks later."""
+    """Return a state without padding, for compiled calls: the device asserts that it has none."""
     steps = signature.steps
     if "position" not in found:
         like = found[next(s.name for s in names(signature) if s.name in found)]
@@ -106,10 +106,10 @@ def _count(signature: Signature, position: int) -> int:
 
 
 def trimmed(signature: Signature, states: States, before: int) -> States:
-    """Trim forms' states [M, n, …] to what a window still needs, with one pair for each key.
+    """Trim the forms' states [M, n, …] to what a window still needs, with one pair for each key.
 
-    The inner steps of a token write rows to one key: behind the pairs that were kept ``before``
-    they are summed, which no read-out tells from one row.
+    The inner steps of a token each write rows to the same key; of the pairs added after the first
+    ``before`` ones these rows are summed, which gives the same read-out.
     """
     found = dict(states)
     for s in names(signature):
@@ -120,7 +120,7 @@ def trimmed(signature: Signature, states: States, before: int) -> States:
 
 
 def _merged(state: State, x: Tensor, before: int, inner: int) -> Tensor:
-    """Merge every ``inner`` new entries into one: of keys the first, of anything else the sum."""
+    """Merge each ``inner`` new entries into one: of keys the first, of anything else the sum."""
     new = x[:, before:].unflatten(1, (-1, inner))
     new = new[:, :, 0] if state.axes.endswith("k") else new.sum(2)
     return torch.cat([x[:, :before], new], 1)

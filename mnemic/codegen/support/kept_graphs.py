@@ -1,4 +1,4 @@
-"""What a function makes between inputs and outputs, kept for its gradient while there is room."""
+"""Intermediate results of a function, kept for its gradient while a budget of bytes lasts."""
 
 from collections.abc import Callable, Sequence
 from threading import RLock
@@ -15,7 +15,7 @@ Outputs = tuple[Tensor, ...]
 
 
 class _Room:
-    """How many bytes may be held, and are."""
+    """The budget: how many bytes may be held, and how many are."""
 
     def __init__(self) -> None:
         self.most, self.held = KEPT, 0
@@ -46,7 +46,7 @@ class Graph:
     """A function's outputs with the graph that leads to them, and the bytes that this holds."""
 
     def __init__(self, function: Callable[..., Outputs], inputs: Sequence[Tensor], wanted: Any):
-        """Call the function on inputs of which those that are wanted get a gradient."""
+        """Call the function; the inputs marked in ``wanted`` get a gradient."""
         self._counted = 0
         self.leaves = [x.detach().requires_grad_(w) for x, w in zip(inputs, wanted, strict=True)]
         held = {x.untyped_storage().data_ptr(): x.nbytes for x in self.leaves}
@@ -61,7 +61,7 @@ class Graph:
         self.bytes = sum(held.values())
 
     def keep(self) -> bool:
-        """Count what the graph holds as kept, for as long as it lives, if there is room for it."""
+        """Reserve the graph's bytes while it lives; return whether there was room for them."""
         fits = _room.take(self.bytes)
         self._counted = self.bytes * fits
         return fits
@@ -77,10 +77,10 @@ class Graph:
 def pulled(
     outputs: Outputs, inputs: Sequence[Tensor], wanted: Any, grads: Sequence[Tensor], *, again: bool
 ) -> list[Tensor | None]:
-    """Return the gradients at the inputs that are wanted, None at the others.
+    """Return the gradients at the inputs marked in ``wanted``, None at the others.
 
     Args:
-        outputs: [...], of which those without a graph count for nothing.
+        outputs: [...]; those without a graph are ignored.
         inputs: of the graph.
         wanted: for each input, whether it has a gradient.
         grads: of the outputs.

@@ -1,7 +1,7 @@
-"""Launches of a fused kernel: what it is given, where its results go, and its gradient by pieces.
+"""Launches of a fused kernel: its arguments, its results, and its gradient piece by piece.
 
-A gradient keeps the states at the start of every piece, and makes those of a piece's chunks anew.
-With ``dry`` only the results' shapes are made, and nothing is launched.
+A gradient keeps the states at the start of every piece (a run of chunks), and recomputes those of
+its chunks. With ``dry`` only the results' shapes are made, and nothing is launched.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -34,7 +34,7 @@ class Launches:
         self, rows: list[Tensor], states: list[Tensor], positions: Tensor | None,
         bounds: Tensor | None, numbers: list[int], *, keep: bool, dry: bool,
     ) -> list[Tensor]:  # fmt: skip
-        """Return the output, the end states and, with ``keep``, those where each piece starts."""
+        """Return the output, the final states and, with ``keep``, those where each piece starts."""
         if dry and _any_length(rows):
             return self._of_any_length(rows, states, keep=keep)
         launch = Launch.of(
@@ -57,8 +57,8 @@ class Launches:
     def _of_any_length(
         self, rows: list[Tensor], states: list[Tensor], *, keep: bool
     ) -> list[Tensor]:  # fmt: skip
-        """Return results without data for a length (or batch) that stands for all of them: how many
-        states are kept is known when a cut is chosen, at a launch."""
+        """Return results without data for a symbolic length (or batch): how many states are kept
+        depends on the cut, which is chosen at a launch."""
         like = rows[self.kernel.plain]
         channels = sizes_of(self.kernel, rows, states)[self.kernel.value]
         found = [like.new_empty(*like.shape[:3], channels), *map(torch.empty_like, states)]
@@ -68,14 +68,14 @@ class Launches:
         return found
 
     def saved(self, rows: list[Tensor], output: list[Tensor]) -> list[Tensor]:
-        """Return the states at the start of every piece, from results that were kept."""
+        """Return the states at the start of every piece, from what ``forward`` has kept."""
         return output[1 + len(self.kernel.states) :]
 
     def backward(
         self, rows: list[Tensor], kept: list[Tensor], positions: Tensor | None,
         bounds: Tensor | None, numbers: list[int], ends: list[Tensor], *, dry: bool,
     ) -> list[Tensor]:  # fmt: skip
-        """Return the gradients of rows that have one, then of the states before, by the ends'."""
+        """Return the gradients of the rows that have one, then of the initial states."""
         if dry:  # the rows' shapes, and the states'
             named = zip(self.kernel.rows, rows, strict=True)
             found_rows = [torch.empty_like(x) for r, x in named if r.name in self.kernel.gradients]
@@ -99,7 +99,7 @@ class Launches:
 
 @dataclass(frozen=True)
 class Launch:
-    """What launches over the same arguments share."""
+    """The settings that all launches over the same arguments share."""
 
     kernel: Kernel
     rows: list[Tensor]
@@ -114,7 +114,7 @@ class Launch:
         cls, kernel: Kernel, rows: list[Tensor], states: list[Tensor], positions: Tensor | None,
         bounds: Tensor | None, numbers: list[int], *, gradient: bool, dry: bool,
     ) -> "Launch":  # fmt: skip
-        """Cut a kernel for an operator's arguments; ``states`` tell sizes."""
+        """Choose the cut for an operator's arguments; ``states`` are needed for their sizes."""
         sizes = sizes_of(kernel, rows, states)
         sequences = rows[0].shape[0] if bounds is None else bounds.shape[0] - 1
         given = [x.contiguous() for x in rows]
@@ -137,8 +137,8 @@ class Launch:
     # -- the cut ----------------------------------------------------------------------------
 
     def settled(self, place: Place, instead: Cuts, *, gradient: bool) -> Configuration:
-        """Return the launch's cut, or where its kernels spill registers a narrower one (or one of a
-        kernel that may run instead), for the form and its gradient alike."""
+        """Return the launch's cut, or, if its kernels spill registers, a narrower one (or one of a
+        kernel that may run instead); the same for the form and its gradient."""
         kernel = self.kernel
         if kernel.divides(self.cutting.chosen):
             return self._divided(place, gradient=gradient)
@@ -162,7 +162,7 @@ class Launch:
         )  # fmt: skip
 
     def _alike(self, place: Place) -> tuple[Any, ...]:
-        """Return what launches have in common whose kernels are compiled once."""
+        """Return a key that launches share if they share their compiled kernels."""
         return (
             self.kernel.forward, *(x.dtype for x in self.rows),
             specialised(int(self.total)), specialised(int(self.heads)), self.positions is None,
@@ -185,8 +185,8 @@ class Launch:
         )  # fmt: skip
 
     def spilled_in_several(self, *, scanned: bool, gradient: bool) -> dict[str, int]:
-        """Return the bytes that a thread spills, by kernel: of those that go from chunk to chunk if
-        ``scanned``, else of those whose chunks are parallel."""
+        """Return the bytes that a thread spills, by kernel: of the scans if ``scanned``, else of
+        the kernels that run chunks in parallel."""
         back = self.divided_gradient if gradient else None
         found = (
             divided.spilled_in_scan(self, keep=gradient) if scanned
@@ -196,7 +196,7 @@ class Launch:
 
     def spilled(self, *, gradient: bool) -> int:
         """Count the bytes of registers that a thread spills: in the form's kernel, in the
-        gradient's, and in the form's that makes the gradient its states."""
+        gradient's, and in the form's when it recomputes states for the gradient."""
         rows, real = [x.dtype for x in self.rows], _real(self.rows[0].dtype)
         pointers = [*rows, self.like.dtype, *3 * [real] * len(self.kernel.states)]
         found = 0
@@ -234,7 +234,7 @@ class Launch:
         self, start: list[Tensor], end: list[Tensor], kept: list[Tensor], *,
         out: Tensor | None = None, keep: bool = False, piece: int = 0,
     ) -> None:  # fmt: skip
-        """Fill the output and the ends, or without ``out`` the states at each chunk of a piece."""
+        """Fill the output and the final states, or (no ``out``) the states at a piece's chunks."""
         read = out is not None
         if self.kernel.divides(self.cutting.chosen) and out is not None:
             return divided.run(self, start, end, kept, out, keep=keep)
@@ -263,9 +263,9 @@ class Launch:
         return self.wholes_of(end)
 
     def _scratch(self, *, gradient: bool) -> list[Tensor]:
-        """Make room for what a kernel stores and reads again: rows [M · n · C, K] along each axis,
-        matrices [M · n · V, K]; for each block of values what is not along those. A gradient that
-        is not lean stores nothing."""
+        """Make a kernel's scratch memory: rows [M · n · C, K] along each axis, matrices
+        [M · n · V, K]; once for each block of values what has no values. A gradient that is not
+        lean stores nothing."""
         like, constants = self.rows[0], self.constants()
         constants[""] = constants.get("SOURCES", constants["C"]) if self.kernel.chunked else 1
         memories = self.sequences * self.heads * (1 if self.stores else 0)
@@ -278,11 +278,11 @@ class Launch:
 
     @property
     def stores(self) -> bool:
-        """Whether a cut stores rows: where it goes along axes, or is as lean as can be."""
+        """Whether the cut needs scratch memory: it loops over blocks, or is as lean as can be."""
         return bool(self.kernel.along) or self.cutting.chosen.lean == LEANEST
 
     def gradients(self) -> dict[str, Tensor]:
-        """Make room for the gradients of rows, by name: a part for each block of values."""
+        """Make room for the gradients of rows, by name; where blocks share one, for each a part."""
         real, found = _real(self.rows[0].dtype), {}
         for row, x in zip(self.kernel.rows, self.rows, strict=True):
             if row.name in self.kernel.gradients:
@@ -292,7 +292,7 @@ class Launch:
         return found
 
     def joined(self, name: str, x: Tensor) -> Tensor:
-        """Return the gradient x of the rows ``name``, the blocks' parts summed."""
+        """Return the gradient of the rows ``name``, with the partial sums of blocks added up."""
         sizes = next(row.sizes for row in self.kernel.rows if row.name == name)
         return x if self.splits(sizes) else x.sum(0)
 
@@ -306,7 +306,7 @@ class Launch:
         self, function: Any, grid: tuple[int, int], pointers: list[Tensor],
         options: dict[str, Any], piece: int = 0,
     ) -> None:  # fmt: skip
-        """Launch a kernel that takes where sequences lie behind its pointers."""
+        """Launch a kernel; behind its pointers come the arguments that say where sequences lie."""
         if self.dry:
             return
         with torch.cuda.device_of(pointers[0]):  # Triton launches on the current device
@@ -318,30 +318,30 @@ class Launch:
 
     @property
     def like(self) -> Tensor:
-        """An argument without rows before the first, [B, R, H, …]."""
+        """An argument that has no rows before the first, so that its shape is [B, R, H, …]."""
         given = zip(self.kernel.rows, self.rows, strict=True)
         return next(x for row, x in given if not row.shared)
 
     @property
     def divided_gradient(self) -> divided.Gradient | None:
-        """The gradient's kernels, where it runs in several as the form does."""
+        """The kernels of the gradient, if it and the form run in several."""
         divides = self.kernel.divides(self.cutting.chosen)
         found = self.kernel.divided
         return found.gradient if divides and found is not None else None
 
     @property
     def real(self) -> torch.dtype:
-        """In which type it computes."""
+        """The type in which the kernel computes."""
         return _real(self.rows[0].dtype)
 
     @property
     def total(self) -> int:
-        """Rows of a row of the batch."""
+        """The number of rows in each row of the batch."""
         return self.like.shape[1]
 
     @property
     def heads(self) -> int:
-        """Memories a sequence."""
+        """The number of memories of a sequence."""
         return self.rows[0].shape[2]
 
     @property
@@ -359,7 +359,7 @@ class Launch:
 
     @property
     def slots(self) -> int:
-        """Pieces of all sequences, at most: as ``tiles.slot_of`` counts them."""
+        """An upper bound of the pieces of all sequences, as ``tiles.slot_of`` counts them."""
         if self.bounds is None:
             return self.sequences * self.pieces
         rows = self.cutting.rows if self.kernel.chunked else 1
@@ -373,7 +373,7 @@ class Launch:
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Programs: of memories and blocks of their values, or of blocks of lanes."""
+        """The grid: memories by blocks of their values, or sequences by blocks of lanes."""
         if self.kernel.lanes:
             return self.sequences, -(-self.heads // LANES)
         return self.sequences * self.heads, self.blocks
@@ -400,8 +400,8 @@ class Launch:
         return found | {"ALIGNED": cutting.aligned, "PRECISION": PRECISIONS[dtype], "REAL": real}
 
     def _lean(self) -> dict[str, int]:
-        """Return, as a flag, how much a gradient loads anew of what it reads; none for lanes of
-        single numbers, which do not, and tokens along axes, which always do."""
+        """Return the flag of how much a gradient reloads; none for lanes of single numbers, which
+        never do, nor for tokens whose memories are looped over by blocks, which always do."""
         kernel = self.kernel
         fixed = kernel.lanes or (kernel.along and not kernel.chunked)
         return {} if fixed else {"LEAN": self.cutting.chosen.lean}
@@ -419,15 +419,15 @@ class Launch:
     # -- parts of blocks --------------------------------------------------------------------
 
     def splits(self, sizes: tuple[str, ...]) -> bool:
-        """Return whether each block has its own entries of something of these sizes."""
+        """Return whether each block of values has its own entries of a tensor with these sizes."""
         return not self.kernel.split or self.kernel.split in sizes
 
     def parts_of(self, d_states: list[Tensor]) -> list[Tensor]:
-        """Return states' gradients for the blocks; what all blocks share, for the first alone."""
+        """Return the states' gradients by block; a shared one for the first, zero for others."""
         return [self._parts(s, x) for s, x in zip(self.kernel.states, d_states, strict=True)]
 
     def wholes_of(self, d_states: list[Tensor]) -> list[Tensor]:
-        """Return states' gradients from the blocks' parts; of what all blocks share, the sum."""
+        """Return the states' gradients, with the partial sums of what all blocks share added up."""
         named = zip(self.kernel.states, d_states, strict=True)
         return [x if self.splits(state.sizes) else x.sum(0) for state, x in named]
 
@@ -440,7 +440,7 @@ class Launch:
 
 
 def _any_length(rows: list[Tensor]) -> bool:
-    """Return whether sizes of arguments stand for all numbers, in a graph that is traced."""
+    """Return whether an argument has a symbolic size, in a graph that is traced."""
     return any(isinstance(size, torch.SymInt) for x in rows for size in x.shape[:3])
 
 

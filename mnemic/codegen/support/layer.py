@@ -98,7 +98,7 @@ class MemoryLayer(SequenceLayer):
     # -- coefficients -----------------------------------------------------------------------
 
     def _shape(self, argument: str) -> tuple[int, ...]:
-        """Return the shape of a coefficient after [B, T]."""
+        """Return the shape of a coefficient, without the leading [B, T]."""
         told, sizes, found = self.rule.signature, self.sizes, self.rule.coefficients[argument]
         shape: tuple[int, ...] = told.shape(found, sizes.key_heads, sizes.key_dim, sizes.value_dim)
         return shape
@@ -194,7 +194,7 @@ class MemoryLayer(SequenceLayer):
     def advance(
         self, x_t: Tensor, state: States, *, indices: Tensor | None = None, form: str = "auto"
     ) -> Tensor:  # fmt: skip
-        """Run one token, the state moved on in its own tensors: [B, dim] → [B, dim]."""
+        """Run one token and update the state in its own tensors: [B, dim] → [B, dim]."""
         self._check_token(x_t)
         x = x_t[:, None]
         kernel = step.chosen(self, x, state, form)
@@ -249,10 +249,10 @@ class MemoryLayer(SequenceLayer):
 def drawn(
     shape: tuple[int, ...], spread: float, linked: Callable[[Tensor], Tensor] | None
 ) -> Tensor:
-    """Draw what a deep memory starts from: normal entries, whose memory has those of 1/√columns.
+    """Draw a deep memory's initial dual, such that the memory's entries have deviation 1/√columns.
 
-    Under a link without a unit of its own, link(s A) = s^g link(A), so g follows from two sizes
-    and the factor s from g. ``spread`` is that of the entries where the link has a unit.
+    For a link that scales as link(s A) = s^g link(A), g is found from two sizes, and the factor s
+    from g. ``spread`` is the deviation of the entries for any other link.
     """
     x, wanted = torch.randn(shape), 1 / math.sqrt(shape[-1])
     if linked is None or x.is_meta:

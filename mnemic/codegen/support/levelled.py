@@ -1,7 +1,7 @@
-"""Fused forms of a tree of levels: every level is a memory of its own, the output their sum.
+"""Fused forms of a tree of levels: each level is a memory, and the output is their sum.
 
-Chunks of a power of two of rows, which their positions divide, are read and written as wholes by
-the levels above them; what is left of a sequence goes token by token, all levels side by side.
+A chunk whose rows are a power of two that divides its position is read and written as a whole by
+the levels above it; the rest of a sequence goes token by token, all levels side by side.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,9 +28,9 @@ FEWEST = 16
 
 @dataclass(frozen=True)
 class Levelled:
-    """The generated kernels of a tree: a chunk's own rows, one level by token and by chunk.
+    """The generated kernels of a tree: reads within a chunk, and one level, by token and by chunk.
 
-    ``weights`` is what weighs the levels, [B, R, H, L].
+    ``weights`` names the weights of the levels, [B, R, H, L].
     """
 
     own: Kernel
@@ -86,7 +86,7 @@ def run(
 
 
 def _pieces(position: int, tokens: int, most: int) -> Iterator[Piece]:
-    """Yield aligned chunks as large as may be; what none of ``FEWEST`` rows holds, by token."""
+    """Yield aligned chunks as large as possible; below ``FEWEST`` rows tokens go singly."""
     single: int | None = None
     for first, size, count in aligned_pieces(position, tokens, most, tokens):
         if size < FEWEST:
@@ -101,7 +101,7 @@ def _pieces(position: int, tokens: int, most: int) -> Iterator[Piece]:
 
 
 def _rows(kernel: Levelled, given: Mapping[str, Tensor], place: Place) -> int:
-    """Return a chunk's most rows, by the model of what lives at once; fewer where kernels spill."""
+    """Return the most rows of a chunk, by the model of live tiles; fewer if kernels spill."""
     tensors = [given[row.name] for row in kernel.own.rows]
     gradient = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
     sizes, like = fused.sizes_of(kernel.own, tensors, []), tensors[kernel.own.plain]
@@ -189,9 +189,9 @@ def _tokens(
 
 
 def _flags(weights: Tensor, position: int, level: int) -> States:
-    """Return what tokens do to a level, [B, R, H]: empty it behind them or not, write it, read it.
+    """Return for each token whether it keeps a level, writes to it, reads it, [B, R, H] each.
 
-    Where all tokens of an aligned chunk do alike, its last one tells whether the level is emptied.
+    Tokens of an aligned chunk write and read alike; its last one says if the level is emptied.
     """
     at = position + torch.arange(weights.shape[1], device=weights.device)
     second = (at >> level & 1).to(weights.dtype)[None, :, None]

@@ -63,12 +63,11 @@ def relative(weights: Tensor) -> Tensor:
 
 
 def _largest(x: Tensor, least: float) -> Tensor:
-    """Return the largest entry, whose gradient goes to all that equal it to within rounding alike.
+    """Return the largest entry; its gradient is shared by all entries that equal it up to rounding.
 
-    Roundings are those of a number of its size, of ``least`` at least.
-
-    Which of several equal keys' scores is the largest is otherwise a matter of the order in which
-    a product sums, and the gradient of one of them takes what belongs to all.
+    The rounding is that of a number of its size, of ``least`` at least. Without this, which of
+    several equal keys' scores is the largest would depend on the order in which a product sums, and
+    one of them would get the whole gradient.
     """
     most = x.detach().amax(-1, keepdim=True)
     slack = NEAR * torch.finfo(x.dtype).eps * most.abs().clamp_min(least)
@@ -214,7 +213,7 @@ def _by_blocks(
 
 
 def _size(how: Comparison, width: int) -> int:
-    """Return a block's rows: what its weights may take, of moving keys what their steps do best."""
+    """Return a block's rows, by the weights that it may hold, or by what moving keys do best."""
     if how.moves and not how.keys:
         return ROWS
     return min(ROWS if how.moves else 512, max(16, MOST // max(1, width)))

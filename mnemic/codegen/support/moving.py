@@ -1,6 +1,6 @@
-"""Gradients where kept pairs change: each chunk's reads the pairs as they stood at its start.
+"""Gradients over pairs that change: each chunk's reads the pairs as they were at its start.
 
-They are kept at the start of every piece of about √N of N chunks, and made anew inside a piece
+They are kept at the start of every piece of about √N of N chunks, and recomputed inside a piece
 chunk by chunk, so that 2 √N copies lie in memory at once.
 """
 
@@ -26,7 +26,7 @@ class Moving(Launches):
         self, rows: Tensors, states: Tensors, positions: Tensor | None, bounds: Tensor | None,
         numbers: Numbers, *, keep: bool, dry: bool,
     ) -> Tensors:  # fmt: skip
-        """Return the output, the end states and, with ``keep``, those where each piece starts."""
+        """Return the output, the final states and, with ``keep``, those where each piece starts."""
         if not keep:
             return super().forward(rows, states, positions, bounds, numbers, keep=False, dry=dry)
         outs, starts = [], []
@@ -40,7 +40,7 @@ class Moving(Launches):
         return [torch.cat(outs, 1), *states, *starts]
 
     def saved(self, rows: Tensors, output: Tensors) -> Tensors:
-        """Return the states where each piece starts, from results that were kept."""
+        """Return the states where each piece starts, from what ``forward`` has kept."""
         return output[1 + self._width :]
 
     def backward(
@@ -72,7 +72,7 @@ class Moving(Launches):
         return len(self.kernel.kept) + len(self.kernel.states)
 
     def _gradient(self, rows: Tensors, states: Tensors, numbers: Numbers) -> Launch:
-        """Return how the gradient of all rows is cut, which is known before its chunks are."""
+        """Return a launch of the gradient over all rows, for its cut: chunks follow from that."""
         return Launch.of(self.kernel, rows, states, numbers, gradient=True, dry=True)
 
     def _chunks(
@@ -112,7 +112,7 @@ def _part(kernel: Streamed, rows: Tensors, first: int, last: int) -> Tensors:
 
 
 def _nothing(kernel: Streamed, rows: Tensors) -> dict[str, Tensor]:
-    """Return zeros in place of the gradients of rows, which are still to be added."""
+    """Return zero gradients of the rows, to which chunks will add."""
     named = {row.name: x for row, x in zip(kernel.rows, rows, strict=True)}
     real = [(n, x, torch.promote_types(x.dtype, torch.float32)) for n, x in named.items()]
     return {n: torch.zeros_like(x, dtype=dtype) for n, x, dtype in real if n in kernel.gradients}

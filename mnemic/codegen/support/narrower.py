@@ -1,8 +1,8 @@
-"""Which cut gives way to which where kernels spill registers.
+"""Which cut replaces which when a kernel spills registers.
 
-The assembler alone knows which registers it runs out of, and models of what a kernel holds only
-count. So a kernel of a model's choice is compiled before its first launch (which needs it anyway),
-and if it keeps anything on its stack, the next narrower cut is tried.
+Models only count what a kernel holds; the assembler alone knows which registers run out. So the
+kernel of the model's cut is compiled before its first launch (which needs it anyway), and if it
+keeps anything on its stack, the next narrower cut is tried.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -19,32 +19,32 @@ TRIES = 4
 
 HOPELESS = 8_192
 """Bytes of spilled registers a thread from which on nothing narrower is tried: eight times what
-registers hold, which no cut makes up for, while each takes long to compile."""
+registers hold. No cut makes up for that, and each takes long to compile."""
 
 FEW = 32
-"""Bytes a thread that are as good as none where no cut has none: what a loop leaves as it is
-(places, masks), read once a chunk, while a narrower block does anew what all blocks share."""
+"""Bytes a thread that count as none where every cut spills: values that the loop does not change
+(places, masks), read once a chunk, while a narrower block repeats work that blocks share."""
 
 MUCH = 256
 """Bytes a thread from which on another kernel is tried, one that does not hold its memories: a
 quarter of a thread's registers."""
 
 TOLD = 1_024
-"""Bytes a thread from which on it is said, once, that a kernel spills."""
+"""Bytes a thread from which on a warning, given once, says that a kernel spills."""
 
 Shrink = Callable[[Configuration], Configuration]
 Order = tuple[Shrink, ...]
-"""How cuts become narrower: each way as often as it goes, then the next."""
+"""The ways to make a cut narrower: each as often as it changes the cut, then the next."""
 
 _settled: dict[Hashable, Configuration] = {}
-"""The cuts of launches alike."""
+"""The cuts of launches that are alike."""
 
 
 # -- orders ----------------------------------------------------------------------------------
 
 
 def leaner(cut: Configuration) -> Configuration:
-    """Return a cut as wide, of which more is loaded anew where it is read."""
+    """Return a cut of the same size that reloads more of what it reads."""
     return replace(cut, lean=min(cut.lean + 1, LEANEST), stages=1)
 
 
@@ -81,36 +81,36 @@ def smaller(cut: Configuration) -> Configuration:
 
 
 def traded(cut: Configuration) -> Configuration:
-    """Halve the rows for twice the block."""
+    """Halve the rows and double the block."""
     fewer = fewer_rows(cut)
     return cut if fewer == cut else replace(fewer, block=2 * cut.block)
 
 
 def of_sweeps() -> Order:
-    """Return the order along memories: fewer rows and narrower blocks at once (each chunk goes
-    through all memories, so rows are dear), narrower, fewer rows of wider ones, more warps."""
+    """Return the order for loops over blocks of memories: fewer rows and narrower blocks at once
+    (each chunk reads all memories), narrower, fewer rows with wider blocks, more warps."""
     return (smaller, narrower_block, traded, narrower_block, more_warps)
 
 
 def of_pairs() -> Order:
-    """Return the order for pairs: fewer rows, narrower blocks of pairs, then eight warps, which
-    have all registers; with more each warp of a chunk's few rows holds its operands once more."""
+    """Return the order for kept pairs: fewer rows, narrower blocks of pairs, then eight warps,
+    which have all registers; with more, each would hold a chunk's operands once more."""
     return (fewer_rows, narrower_block, eight_warps)
 
 
 def of_tokens(*, split: bool) -> Order:
-    """Return the tokens' order: more warps, as all lies in threads evenly; then narrower blocks."""
+    """Return the tokens' order: more warps, over which entries spread evenly; narrower blocks."""
     return (more_warps, *((narrower_block,) if split else ()))
 
 
 def of_gradient(order: Order) -> Order:
-    """Return a gradient's order: leaner as soon as more warps (first of tokens) do not help."""
+    """Return a gradient's order: leaner cuts come first, for tokens right after more warps."""
     first = order[:1] if order[:1] == (more_warps,) else ()
     return (*first, leaner, *order[len(first) :]) if order else ()
 
 
 def narrower(order: Order, cut: Configuration) -> Iterator[Configuration]:
-    """Yield cuts of which a thread holds less and less, by an order."""
+    """Yield the cuts of an order, of which a thread holds less and less."""
     for shrink in order:
         while (found := shrink(cut)) != cut:
             yield (cut := found)
@@ -120,12 +120,12 @@ def narrower(order: Order, cut: Configuration) -> Iterator[Configuration]:
 
 
 def sparing(cut: Configuration) -> Configuration:
-    """Return the same cut, for which the assembler is told to be sparing with registers."""
+    """Return the same cut with the assembler asked to save registers."""
     return replace(cut, sparing=versions.tells_assembler())
 
 
 def fuller(cut: Configuration) -> Configuration:
-    """Return the same cut, for which the assembler has all registers that there are."""
+    """Return the same cut with all registers allowed to the assembler."""
     return replace(cut, full=True)
 
 
@@ -138,15 +138,15 @@ def settled(
     instead: Callable[[], Iterable[Configuration]] = tuple,
     behind: Shrink = lambda cut: cut,
 ) -> Configuration:  # fmt: skip
-    """Return a model's cut, or where its kernels spill registers a narrower one.
+    """Return the model's cut, or a narrower one if its kernels spill registers.
 
-    ``spilled`` compiles a cut and tells the bytes of one thread. It is asked once for launches
-    ``alike`` at these sizes, never where kernels are interpreted or there is one cut at all sizes.
-    If much is left, cuts of another kernel are tried, those ``instead``, the widest first; if they
-    spill more, or there are none, it is said, of ``what``. Of the best, while anything is left (and
-    not hopelessly much), other ways are tried, and once more if one has helped another: what comes
-    ``behind`` it; if a little is left, all registers, of which the assembler may have held back
-    some so that two programs share a multiprocessor; and that it is told to be sparing.
+    ``spilled`` compiles a cut and returns the bytes that a thread spills. It is called once for
+    launches ``alike`` at these sizes, and never if kernels are interpreted or the order is empty.
+    If much still spills, the cuts ``instead``, of another kernel, are tried, the widest first. To
+    the best cut three changes are then tried, twice over since one may help another, while anything
+    spills (but not hopelessly much): ``behind``; all registers (``fuller``, only if little spills:
+    the assembler may have held back some so that two programs share a multiprocessor); and
+    ``sparing``. If much spills in the end, a warning says so, naming ``what``.
     """
     if not order or versions.interpreting():
         return cut
@@ -176,8 +176,8 @@ def settled(
 
 
 def _tried(way: Configuration, spilled: Callable[[Configuration], int]) -> int:
-    """Return what another way spills: more than any if it does not compile, as an assembler may not
-    know what it is told."""
+    """Return what a changed cut spills; a huge number if it does not compile, as an assembler may
+    not know the option."""
     try:
         return spilled(way)
     except versions.failures():
@@ -187,10 +187,10 @@ def _tried(way: Configuration, spilled: Callable[[Configuration], int]) -> int:
 def least(
     cut: Configuration, others: Iterable[Configuration], spilled: Callable[[Configuration], int]
 ) -> tuple[Configuration, int]:
-    """Return the first of a cut and a few others that spills nothing, or next to nothing, or the
-    one whose threads spill least in all; and the bytes of one of them.
+    """Return the first of a cut and a few others that spills next to nothing, else the one whose
+    threads spill least in all; and the bytes of one thread.
 
-    The first of all is left where it spills too much for others to help.
+    If the first one spills so much that the others cannot help, they are not tried.
     """
     return _best([cut, *islice(others, TRIES)], spilled, most=HOPELESS)
 
@@ -198,8 +198,8 @@ def least(
 def _best(
     cuts: Iterable[Configuration], spilled: Callable[[Configuration], int], *, most: int = 1 << 30
 ) -> tuple[Configuration, int]:
-    """Return the best of some cuts, at least one, and its bytes; none is tried behind one that
-    spills more than so much."""
+    """Return the best of some cuts (at least one) and the bytes of one thread; stop after one that
+    spills nothing, or more than ``most``."""
     found: dict[Configuration, int] = {}
     for tried in cuts:
         found[tried] = spilled(tried)

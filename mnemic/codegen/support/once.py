@@ -1,5 +1,6 @@
-"""Roots that are searched for once for all rows of a chunk, and handed out where rows are taken
-one after another: a linear system whose coefficients are roots asks for the same ones at every row.
+"""Roots that are searched for once for all rows of a chunk, and then handed out row by row.
+
+A linear system whose coefficients are roots asks for the same ones at every row.
 """
 
 from collections.abc import Callable, Iterator

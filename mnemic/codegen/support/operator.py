@@ -99,13 +99,13 @@ class Operator:
         return by_name(self, "rule") or super().__reduce_ex__(protocol)
 
     def compiled_parts(self) -> AbstractContextManager[None]:
-        """Run ``parts`` under ``torch.compile`` while this lasts, and the rest as it is.
+        """Run ``parts`` under ``torch.compile`` while this context lasts, and the rest as it is.
 
         This compiles a few kernels, of what takes most of a chunk's time, for whole chunks and
         again for a shorter last one; ``torch.compile(layer)`` compiles each length as one graph of
         all its chunks. Only rounding differs. It holds for the whole process; a rule without
-        ``parts`` runs as ever. Where activations are computed again in the backward pass, that must
-        lie within too::
+        ``parts`` runs as ever. With activation checkpointing the backward pass must lie within the
+        context too::
 
             with layer.rule.compiled_parts():
                 loss = layer(x).square().mean()
@@ -114,7 +114,7 @@ class Operator:
         return self.compiling(self.parts)
 
     def keep_up_to(self, most: int) -> None:
-        """Set how many bytes ``parts`` keep for gradients; they compute again what is beyond.
+        """Limit the bytes that ``parts`` keep for gradients; what exceeds them is recomputed.
 
         It holds for all calls of this rule in a process together, on a CPU and within
         `compiled_parts`; without it they keep up to 2**30 bytes, 1 GiB. Gradients are the same.
@@ -236,7 +236,7 @@ class Operator:
 
     @property
     def read_states(self) -> tuple[str, ...]:
-        """The carried states that ``read`` looks at, positions and angles too."""
+        """The carried states that ``read`` needs, positions and angles too."""
         seen = () if self.reader is None else parameters(self.reader)
         return tuple(name for name in self.state if name in (*seen, "position", "angle"))
 
@@ -291,7 +291,7 @@ class _Call:
         self, vectors: dict[str, Tensor], state: States, ends: tuple[int, ...],
         mask: Tensor | None, documents: Tensor | None,
     ) -> tuple[Tensor, States, States]:  # fmt: skip
-        """Return the output, the state after all, and those after so many tokens, [B, n, …]."""
+        """Return the output, the final state, and the states after ``ends`` tokens, [B, n, …]."""
 
         def part(low: int, high: int, before: States) -> tuple[Tensor, States]:
             piece = {name: x[:, low:high] for name, x in vectors.items()}
@@ -312,8 +312,8 @@ class _Call:
     def documents(
         self, vectors: dict[str, Tensor], state: States, ends: Tensor, *, ending: bool = True
     ) -> tuple[Tensor, States]:
-        """Run documents packed one after another, each with a state of its own, as far as
-        ``ending`` asks for those."""
+        """Run documents packed one after another, each with its own state; without ``ending`` their
+        final states are not needed."""
         told = self.signature
         if not told.levels and not kept.names(told) and self._anywhere(vectors, state):
             return self._packed(vectors, state, ends)
@@ -323,7 +323,7 @@ class _Call:
     def _together(
         self, vectors: dict[str, Tensor], state: States, ends: Tensor, *, ending: bool
     ) -> tuple[Tensor, States]:
-        """Run documents in batches by the digits of their lengths, or by their lengths."""
+        """Run documents in batches: by the binary digits of their lengths, or by the lengths."""
         bounds = ends.tolist()
         if self.signature.anchor > 1 or self._told(vectors, state):
             ways = packing.by_length if ending else packing.by_size
@@ -333,7 +333,7 @@ class _Call:
     def _by_digits(
         self, vectors: dict[str, Tensor], state: States, bounds: list[int]
     ) -> tuple[Tensor, States]:
-        """Run documents, in batches by digits, whose states are carried on wherever they stand."""
+        """Run documents in batches by their lengths' digits, the states carried between batches."""
         device = vectors["q"].device
         states = self._started(vectors, state, bounds)
         batches, outs = list(packing.by_digits(bounds)), []
@@ -351,7 +351,7 @@ class _Call:
     def _alike(
         self, vectors: dict[str, Tensor], state: States, batches: list[packing.Batch]
     ) -> tuple[Tensor, States]:
-        """Run documents in batches, each of which has them whole."""
+        """Run documents in batches, each document whole."""
         device, outs, finals, order = vectors["q"].device, [], [], []
         for batch in batches:
             some = torch.tensor(batch.documents, device=device)
@@ -397,8 +397,8 @@ class _Call:
         self, vectors: dict[str, Tensor], state: States, mask: Tensor,
         other: dict[str, Tensor] | None = None,
     ) -> tuple[Tensor, States]:  # fmt: skip
-        """Run rows of a batch without their masked tokens, whose outputs are zero; of ``other``
-        tokens a start may read its coefficients."""
+        """Run rows of a batch without their masked tokens, whose outputs are zero; a row without
+        tokens reads the coefficients of its initial state from the tokens ``other``."""
         whole, counts = self._nothing(vectors), mask.sum(1)
         if not bool(mask.any()):
             none = {name: x[:, :0] for name, x in vectors.items()}
@@ -411,9 +411,9 @@ class _Call:
     def masked_output(
         self, vectors: dict[str, Tensor], state: States, mask: Tensor
     ) -> tuple[Tensor, States]:
-        """Return masked rows' output without the state after it, and without reading the mask.
+        """Return masked rows' output without the final state, which needs no read of the mask.
 
-        Copies of a row's last token stand behind its tokens, which do not see them.
+        Copies of a row's last token replace the padding behind its tokens, which do not see them.
         """
         order = live_first(mask)
         index = live_alone(order, mask.sum(1))
@@ -424,9 +424,9 @@ class _Call:
     def _document(
         self, vectors: dict[str, Tensor], state: States, padding: dict[str, Tensor]
     ) -> tuple[Tensor, States]:
-        """Run one document; where it has no token a start may read its coefficients off padding.
+        """Run one document; if it is empty, its start takes its coefficients from ``padding``.
 
-        A coefficient of a start is the same at every token.
+        Such a coefficient is the same at every token.
         """
         tokens, spare = vectors["q"].shape[1], padding["q"].shape[1]
         if tokens or not spare or self.operator.start is None:
@@ -444,8 +444,8 @@ class _Call:
         return self._at_positions(vectors, state)
 
     def _traced(self, tokens: int) -> bool:
-        """Return whether a graph takes tokens one by one, wherever rows stand: few tokens, or all
-        of them in torch.export, which has no other way."""
+        """Return whether a traced graph processes token by token, whatever the rows' positions: a
+        few tokens, or in torch.export any number, as it has no other way."""
         if not torch.compiler.is_compiling() or self.form == "triton":
             return False
         return torch.compiler.is_exporting() or self.short(tokens)
@@ -467,7 +467,7 @@ class _Call:
         return torch.cat(outs)[back], {name: x[back] for name, x in joined.items()}
 
     def _told(self, vectors: dict[str, Tensor], state: States) -> bool:
-        """Return whether the form must be told where its rows stand, all of them at one place."""
+        """Return whether the form needs the rows' position, the same for all of them."""
         signature = self.signature
         if signature.levels:
             return True
@@ -476,7 +476,7 @@ class _Call:
         return signature.anchor > 1 and not self._anywhere(vectors, state)
 
     def _anywhere(self, vectors: dict[str, Tensor], state: States) -> bool:
-        """Return whether one launch runs rows wherever they stand, and documents in one row."""
+        """Return whether one launch can run rows at any positions, and packed documents."""
         if self.form != "triton" or self.operator.kernels is None:
             return False
         kernel = form_of(self.operator.kernels(), short=self.short(vectors["q"].shape[1]))
@@ -502,7 +502,7 @@ def _over(mask: Tensor, x: Tensor) -> Tensor:
 
 
 def _spare(vectors: dict[str, Tensor], rows: int) -> dict[str, Tensor]:
-    """Repeat the first token for ``rows`` rows, off which a start may read its coefficients."""
+    """Repeat the first token for ``rows`` rows, so that a start can read its coefficients."""
     return {name: x[:, :1].expand(rows, *x[:, :1].shape[1:]) for name, x in vectors.items()}
 
 

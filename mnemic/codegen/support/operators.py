@@ -1,8 +1,8 @@
-"""Launches as operators of torch: opaque nodes of a graph, with shapes for tensors without data.
+"""Kernel launches as operators of torch: opaque nodes of a graph, with shapes for fakes.
 
 Each kernel registers two operators when its module is imported, ``forward`` and ``backward``, so
 that torch.compile, FakeTensorMode and torch.export see through a call up to the launch. Names hold
-a digest of the generated code; the same code loaded again in a process gets a number behind it.
+a digest of the generated code; if the same code is loaded again in a process, a number is appended.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Calls that read numbers, which a graph has none of: torch.compile runs them beside its graphs."""
+"""Methods that read numbers on the host: torch.compile breaks the graph at each of them."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -13,11 +13,11 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def outside_graphs(reason: str) -> Callable[[Method], Method]:
-    """Decorate a method that reads numbers, with the reason why it must.
+    """Decorate a method that reads numbers on the host, with the reason why it must.
 
-    Under torch.compile the graph breaks there once, telling the reason, and the method runs as it
-    does without; ``fullgraph=True`` fails with the reason. torch.export has no second graph: there
-    the call is refused. The method's object has the ``signature`` of its rule.
+    Under torch.compile the graph breaks there once, with the reason, and the method runs eagerly;
+    ``fullgraph=True`` fails with the reason. torch.export cannot break a graph: there the call is
+    refused. The method's object has the ``signature`` of its rule.
 
     Raises:
         ArgumentError: under torch.export.

@@ -1,7 +1,7 @@
-"""A gradient in several kernels where a token sees a window: chunks add to each other's rows.
+"""A gradient in several kernels where tokens see windows: chunks add to the same rows.
 
-So the kernel that has the gradients of arguments stores what each chunk adds to keys and values as
-a tile of its own, in 32 bits, and one more sums the tiles onto the rows.
+So the kernel that computes the gradients of arguments stores each chunk's contribution to keys and
+values as a separate tile, in 32 bits, and one more kernel sums the tiles onto the rows.
 """
 
 from dataclasses import dataclass

@@ -15,10 +15,10 @@ def owned(
 ) -> dict[str, Tensor]:
     """Return states of which none shares memory with another, or with what a call was ``given``.
 
-    A memory that no token has changed is the parameter that it starts from, and one that a chunk
-    ends with the anchor of the next: they are copied. So is a part of a much larger tensor, which
-    would be kept with it. In a graph, where this can't be looked at, all states are copied of rules
-    for which it may be so.
+    A memory that no token has changed is the parameter that it starts from, and the memory at a
+    chunk's end is also the next chunk's anchor: such states are copied. So is a view of a much
+    larger tensor, which it would keep alive. In a graph, where this cannot be checked, all states
+    are copied of rules for which it may be so.
     """
     if torch.compiler.is_compiling() or transformed():
         shared = bool(signature.params) or signature.anchor > 1

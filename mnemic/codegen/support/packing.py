@@ -1,9 +1,9 @@
-"""Documents of a packed row as batches: as many runs as lengths differ in their digits or size.
+"""Documents of a packed row in batches, by the digits or the size of their lengths.
 
-Where a state may be carried on from anywhere, documents take their lengths' binary digits from the
-highest: those that have it go so many tokens further, at once. Else those of one length are run
-together, or, where no state is asked for, those of one size: behind shorter ones stand copies of
-their last tokens, which they do not see.
+If a state can be carried on from anywhere, the binary digits of the lengths are processed from the
+highest: all documents whose length has the digit run that many tokens further, at once. Else
+documents of equal length run together, or, if no state is needed, those of similar size: shorter
+ones are padded with copies of their last tokens, which the tokens before do not see.
 """
 
 from collections.abc import Iterator, Sequence

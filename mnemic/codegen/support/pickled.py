@@ -20,10 +20,10 @@ BLANK: Any = copyreg.__newobj__  # type: ignore[attr-defined]
 
 
 class Origin(Protocol):
-    """Where a compiled folder comes from; it pickles itself."""
+    """The source of a compiled folder, as pickles name it; it can be pickled itself."""
 
     def blank(self, place: str, name: str) -> Any:
-        """Return an instance of a class of the folder, before its state."""
+        """Return an uninitialised instance of a class of the folder."""
 
     def named(self, place: str, name: str) -> Any:
         """Return what the folder has under a name."""
@@ -91,10 +91,10 @@ def _origin() -> Origin:
 
 
 class Nowhere:
-    """The origin of a folder imported from its path: its objects are copied here, not pickled."""
+    """The origin of a folder imported by its path: its objects can be copied, not pickled."""
 
     def blank(self, place: str, name: str) -> Any:
-        """Return an instance of a class of the folder, before its state."""
+        """Return an uninitialised instance of a class of the folder."""
         cls = found(home(), place, name)
         return cls.__new__(cls)
 

@@ -1,4 +1,4 @@
-"""Arguments by their places: what does not fit a method is told, in place of a TypeError."""
+"""Checks of positional arguments, with a message in place of Python's TypeError."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -15,8 +15,8 @@ def check_placed(
     signature: Signature, what: str, function: Callable[..., Any], given: Sequence[Any],
     taken: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Refuse arguments beyond those that a function takes by their places, with those that it
-    takes by name, ``taken`` among them; a mapping is told as the state that it must be."""
+    """Refuse surplus positional arguments; the message lists the keyword arguments, ``taken`` among
+    them, and says of a mapping that it must be passed as the state."""
     placed, named = _parameters(function)
     extra = given[len(placed) :]
     if not extra or not named:
@@ -29,8 +29,7 @@ def check_placed(
 
 
 def refusing_places(what: str, taken: Callable[[Any], Sequence[str]]) -> Callable[[Method], Method]:
-    """Make a rule's method refuse arguments by their places that it does not take, and calls
-    without those that it needs.
+    """Make a rule's method refuse surplus positional arguments, and calls that lack required ones.
 
     ``taken`` names the coefficients that the method of a rule takes. The method raises
     ``ArgumentError``.

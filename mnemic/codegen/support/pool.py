@@ -1,7 +1,7 @@
-"""A pool of states, one a slot: rows of a batch read and write theirs by index, in place.
+"""A pool of states in slots: rows of a batch read and write theirs by index, in place.
 
-An index of ``PAD`` is a row without a sequence. Nothing is read back from the device: such a row
-takes what the first row with a sequence has, and writes the very same numbers.
+The index ``PAD`` marks a row without a sequence. Nothing is read back from the device: such a row
+uses the inputs and the slot of the first row with a sequence, and writes the same numbers.
 """
 
 from collections.abc import Mapping
@@ -25,10 +25,10 @@ PAD = -1
 
 @dataclass(frozen=True)
 class Places:
-    """Where rows of a batch lie in a pool.
+    """Where the rows of a batch lie in a pool.
 
-    ``live`` [B]: rows with a sequence. ``source`` [B]: the row whose numbers each has, its own
-    or the first live one's; ``target`` [B]: that row's slot.
+    ``live`` [B]: rows with a sequence. ``source`` [B]: the row whose inputs each row uses, itself
+    or the first live one; ``target`` [B]: that row's slot.
     """
 
     live: Tensor

@@ -1,4 +1,4 @@
-"""One batch through a form: the states, the pieces."""
+"""The run of one batch through a form: its initial states, its pieces, its final states."""
 
 import math
 from dataclasses import replace
@@ -20,8 +20,8 @@ from .sizes import eval_size
 from .transforms import host_reads
 
 FEWEST = 4
-"""Rows below which ``auto`` takes the recurrent form: at four the chunk form is as fast for linear
-memories and two to five times as fast for those of layers."""
+"""Rows below which ``auto`` takes the recurrent form: with four rows the chunk form is as fast for
+linear memories and two to five times as fast for those of layers."""
 
 
 PIECE = 512
@@ -29,12 +29,12 @@ PIECE = 512
 
 
 class Run(Given):
-    """A batch through a form: the states before, the pieces, the states after."""
+    """A batch that runs through a form: initial states, pieces, final states."""
 
     # -- states -----------------------------------------------------------------------------
 
     def _states(self) -> States:
-        """Return the forms' states, [M, …]; missing ones start at ``params``, or as states say."""
+        """Return the forms' initial states, [M, …]: given ones, ``params``, or as declared."""
         found = {}
         self._fits()
         for state in self.signature.states:
@@ -56,7 +56,7 @@ class Run(Given):
         return self._started(found)
 
     def _fits(self) -> None:
-        """Refuse states that no memory holds; token by token q's gradient keeps them all."""
+        """Refuse states that exceed memory; token by token, q's gradient keeps all of them."""
         if torch.compiler.is_compiling():
             return
         shapes = [self._shape(s) for s in self.signature.states if s.name in self.wanted]
@@ -73,7 +73,7 @@ class Run(Given):
         return given[0].shape[kept.LEAD] if given else 0
 
     def _shape(self, state: State) -> tuple[int, ...] | None:
-        """Return the shape [M, …] of a forms' state; ``None`` for one that only this module has."""
+        """Return the shape [M, …] of a forms' state; ``None`` for one that forms do not have."""
         if state.of:
             return (self.memories, *self._of(state))
         value = 1 if self.signature.diagonal else self.like.shape[-1]
@@ -87,7 +87,7 @@ class Run(Given):
         return (self.memories, *(sizes[letter] for letter in state.axes))
 
     def _of(self, state: State) -> tuple[int, ...]:
-        """Return the shape of a state that goes with a parameter: matrix, rows or columns of it."""
+        """Return the shape of a parameter's state: the matrix's, its rows' or its columns'."""
         matrices = [s.name for s in self.signature.states if s.of == state.of and s.axes == "vk"]
         given = [self.given[name] for name in matrices if name in self.given]
         like = given[0] if given else self.params[state.of]  # the operator has checked
@@ -180,7 +180,7 @@ class Run(Given):
 
     @property
     def anchored(self) -> bool:
-        """Whether it depends on the tokens before these where intervals of tokens end."""
+        """Whether the result depends on how many tokens came before, as intervals then end."""
         return self.signature.anchor > 1 and self.positions is not None
 
     # -- pieces -----------------------------------------------------------------------------
@@ -248,7 +248,7 @@ class Run(Given):
         return y[:, self.steps - 1 :: self.steps], states
 
     def _refused(self, states: States) -> str | None:
-        """Return why there is no kernel for these arguments, or ``None``."""
+        """Return why no kernel can take these arguments, or ``None``."""
         if (reason := self._faint()) is not None:
             return reason
         rows = self._fused_rows()
@@ -256,7 +256,7 @@ class Run(Given):
         return self._kernel().refused(rows, states, gradient=gradient)
 
     def _faint(self) -> str | None:
-        """Return why the weights that these arguments tell suit no chunk's kernel, or ``None``."""
+        """Return why the chunk kernel would lose precision with these weights, or ``None``."""
         most, weights = self.signature.most_chunk, self.rows.get("log_gamma")
         if not most or weights is None or self.call.short(self.tokens):
             return None
@@ -277,7 +277,7 @@ class Run(Given):
         return self.rows if self.signature.window == 1 else self._weighted(self.rows)
 
     def _place(self) -> Place:
-        """Return where these rows lie, as kernels are told."""
+        """Return where these rows lie in their documents, in the form that kernels take."""
         anchor, told = self.signature.anchor, self.documents
         wanted = self._bounded(self.call.chunk_size)
         place = Place(anchor, wanted)
@@ -295,8 +295,8 @@ class Run(Given):
         return replace(place, positions=self.positions.reshape(-1).contiguous())
 
     def _instead(self, reason: str) -> tuple[Tensor, States]:
-        """Run PyTorch's form where there is no kernel for these arguments; it takes documents, and
-        rows that stand at different positions, each by themselves."""
+        """Run PyTorch's form instead of a kernel that cannot take these arguments; it runs
+        documents, and rows at different positions, one group at a time."""
         form = "chunk" if self.call.operator.chunk is not None else "recurrent"
         versions.replaced(self.signature.name, reason, f"PyTorch's {form} form runs instead")
         vectors = of_one_type(self.vectors, self.like)
@@ -361,7 +361,7 @@ class Run(Given):
         return max(1, (self._bounded(wanted) or wanted) // self.steps)
 
     def _bounded(self, rows: int | None) -> int | None:
-        """Return so many rows a chunk, or as many as the rule takes at most."""
+        """Return the rows of a chunk, limited to the most that the rule allows."""
         most = self.signature.most_chunk
         return min(rows or most, most) if most else rows
 
@@ -411,7 +411,7 @@ class Run(Given):
         return found
 
     def _ends(self, first: int, size: int, count: int) -> Tensor:
-        """Return the document's tokens when each of so many chunks is done, [count]."""
+        """Return the document's tokens at the end of each of ``count`` chunks, [count]."""
         return self.position + first + size * torch.arange(1, count + 1)
 
 

@@ -1,4 +1,4 @@
-"""The contract that blocks and language models rely on: a sequence, a state, padding, documents."""
+"""What blocks and language models rely on: a sequence, a state, padding, documents."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -20,14 +20,14 @@ from .vectors import States
 
 
 class SequenceLayer(Pickled, nn.Module):
-    """[B, T, dim] → [B, T, dim] around ``rule``, in pieces as in one, with or without padding."""
+    """[B, T, dim] → [B, T, dim] around ``rule``, the same whole or in pieces, padded or not."""
 
     rule: ClassVar[Any]
     dim: int
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
-        """Make a layer that is not initialised; an option of another name, or without its name, is
-        refused with those there are.
+        """Make a layer that is not initialised yet; refuse an option with an unknown name, or
+        without its name, and list those that exist.
 
         Raises ``ArgumentError``.
         """
@@ -59,11 +59,11 @@ class SequenceLayer(Pickled, nn.Module):
 
     @property
     def period(self) -> int:
-        """Tokens after which the layer does the same again: its anchor's, or a segment's."""
+        """Tokens after which the layer's schedule repeats: an anchor interval's, or a segment's."""
         return int(self.rule.signature.anchor)
 
     def at_most(self, tokens: int) -> int:
-        """Return so many tokens, or as many as a sequence may have."""
+        """Return ``tokens``, or the length of the longest possible sequence if that is less."""
         return int(self.rule.signature.at_most(tokens))
 
     def rows(
@@ -89,19 +89,19 @@ class SequenceLayer(Pickled, nn.Module):
 
         Args:
             x: [B, T, dim].
-            state: what an earlier call gave; ``None`` starts afresh.
+            state: the state that an earlier call returned; ``None`` starts a new sequence.
             output_state: whether to return ``(y, state)``.
             mask: [B, T], true at tokens; padding leaves the state alone, its output is zero, and
                 whatever x holds there, NaN too, reaches neither outputs nor gradients.
             cu_seqlens: [documents + 1], the ends of documents packed into B = 1, each of which
                 has a state of its own, [documents, …].
             form: of the rule: recurrent, chunk or auto.
-            states_at: numbers of tokens that rise, after which states are returned as well.
-            state_dtype: what states are returned in; ``None`` leaves them as they are computed.
+            states_at: rising numbers of tokens, after each of which the state is returned as well.
+            state_dtype: the dtype of returned states; ``None`` leaves them as they are computed.
 
         Returns:
-            y [B, T, dim], or y and the state after the last token; with ``states_at`` behind
-            them the states after so many tokens, [B, n, …].
+            y [B, T, dim], or y and the state after the last token; with ``states_at`` also, as the
+            last item, the states after so many tokens, [B, n, …].
 
         Raises:
             ValueError: a shape that does not fit, an argument of another name or without its name.
@@ -133,7 +133,7 @@ class SequenceLayer(Pickled, nn.Module):
         self, x: Tensor, state: States, ends: tuple[int, ...], mask: Tensor | None,
         cu_seqlens: Tensor | None, form: str,
     ) -> tuple[Tensor, States, States]:  # fmt: skip
-        """Return the output, the state after all, and those after so many tokens, [B, n, …]."""
+        """Return the output, the final state, and the states after ``ends`` tokens, [B, n, …]."""
 
         def part(low: int, high: int, before: States) -> tuple[Tensor, States]:
             live = None if mask is None else mask[:, low:high]
@@ -165,18 +165,18 @@ class SequenceLayer(Pickled, nn.Module):
     def state_at(self, states: Mapping[str, Tensor], index: Tensor) -> States:
         """Return one state for each row, [B, …], of the states [B, n, …] that ``states_at`` gave.
 
-        ``index`` [B] has each row's number of a state, from 0 to n − 1. Raises ``ValueError`` for
-        other numbers.
+        ``index`` [B] selects a state for each row, from 0 to n − 1. Raises ``ValueError`` for other
+        numbers.
         """
         return boundaries.chosen(self.signature, dict(states), index)
 
     def _padded(
         self, x: Tensor, state: Mapping[str, Tensor], mask: Tensor, form: str, *, ending: bool
     ) -> tuple[Tensor, States]:
-        """Run rows with padding; unless they are ``ending`` at own last tokens the state is none.
+        """Run rows with padding; without ``ending`` no state is returned.
 
-        What stands behind a row's tokens is not seen by them, so that where the state is not asked
-        for, copies of the last run along, and nothing has to be read of the mask.
+        Tokens do not see what comes after them. So where no state is needed, the padding is
+        replaced by copies of the last token, and the host need not read the mask.
         """
         order, lengths = positions.live_first(mask), mask.sum(1)
         full = positions.emptied(x, mask)
@@ -191,7 +191,7 @@ class SequenceLayer(Pickled, nn.Module):
         self, x_t: Tensor, state: Mapping[str, Tensor] | None = None, *placed: Any,
         form: str = "auto", state_dtype: torch.dtype | None = None, **unknown: Any,
     ) -> tuple[Tensor, States]:  # fmt: skip
-        """Run one token: [B, dim] → [B, dim] and the new state; the first if no state is given."""
+        """Run one token: [B, dim] → [B, dim] and the new state; no state: the first token."""
         self._refuse((x_t, state, *placed) if placed else (), unknown, "step")
         self._check_token(x_t)
         y, after = self.forward(
@@ -212,15 +212,15 @@ class SequenceLayer(Pickled, nn.Module):
     def advance(
         self, x_t: Tensor, state: States, *, indices: Tensor | None = None, form: str = "auto"
     ) -> Tensor:  # fmt: skip
-        """Run one token and move the state on in its own tensors: [B, dim] → [B, dim].
+        """Run one token and update the state in place: [B, dim] → [B, dim].
 
-        For loops that are captured once, such as CUDA graphs: what ``state`` holds stays where it
-        is. It is whole, as an earlier call gave it. With ``indices`` [B] it is a pool, and each
-        row moves on the state of its slot; −1 is a row without a sequence, whose output is zero.
-        Without a gradient.
+        For loops that are captured once, such as CUDA graphs: the tensors in ``state`` stay where
+        they are. The state must be complete, as an earlier call returned it. With ``indices`` [B]
+        it is a pool, and each row updates the state in its slot; −1 is a row without a sequence,
+        whose output is zero. Computes no gradient.
 
         Raises:
-            ValueError: a state that grows, or that is not whole.
+            ValueError: a state that grows, or that is not complete.
         """
         self._check_token(x_t)
         if indices is not None:
@@ -253,7 +253,7 @@ class SequenceLayer(Pickled, nn.Module):
 
     def pool(self, state: Mapping[str, Tensor], slots: int, *, tokens: int = 0) -> States:
         """Return an empty pool of ``slots`` states, one a sequence, each like ``state``, which a
-        call gave; where pairs are kept, a slot has room for those of ``tokens`` tokens."""
+        call returned; where pairs are kept, a slot has room for those of ``tokens`` tokens."""
         return pool.made(self.signature, state, slots, tokens)
 
     def take(self, states: States, indices: Tensor) -> States:

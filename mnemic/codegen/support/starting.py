@@ -1,4 +1,4 @@
-"""Starting a kernel, clear of what this version of Triton compiles wrongly."""
+"""The start of a kernel, avoiding what this version of Triton compiles wrongly."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
@@ -21,8 +21,8 @@ def begin(
 ) -> None:
     """Launch a kernel with ``num_warps`` and other options.
 
-    Where a product of warp groups would be wrong the program has two warps instead, which is
-    slower, and said once.
+    Where a product of warp groups would be wrong the program gets two warps instead, which is
+    slower and causes one warning.
     """
     place = next(x.device for x in arguments if isinstance(x, torch.Tensor))
     clear = clear_of_faults(function, grid, arguments, options, place)

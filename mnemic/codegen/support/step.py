@@ -1,4 +1,4 @@
-"""A layer's token through its kernel: the projections, one launch, the output's mixing."""
+"""A layer's single token through its kernel: projections, one launch, output projection."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -46,10 +46,10 @@ class Layer(Protocol):
 
 
 def chosen(layer: Any, x: Tensor, state: Mapping[str, Tensor], form: str) -> Step | None:
-    """Return the kernel for one more token, where the layer has one that may run here, or ``None``.
+    """Return the kernel for one more token, if the layer has one that may run here, else ``None``.
 
-    It has no gradient, and starts no memory: the state must be whole. ``triton`` takes it where
-    kernels run, ``auto`` where its check passed on this device.
+    It has no gradient, and cannot start a memory: the state must be complete. ``triton`` takes it
+    where kernels run, ``auto`` where its check passed on this device.
     """
     if layer.step_kernel is None or form not in ("triton", "auto"):
         return None
@@ -108,8 +108,8 @@ def run(
 ) -> tuple[Tensor, States]:
     """Run one token through a step's kernel: [B, 1, dim], state → [B, 1, dim], next state.
 
-    ``in_place``: the state's own tensors are written where each program alone reads them, and
-    copied into where several do. Nothing waits for the device.
+    ``in_place``: the kernel writes to the state's own tensors where each is read by one program
+    alone; where several read it, the new state is copied into them. Nothing waits for the device.
     """
     launch = Launch.of(layer, step, x, state)
     out, after = launch.result(in_place=in_place)
@@ -120,7 +120,7 @@ def run_in(
     layer: Any, step: Step, x: Tensor, states: Mapping[str, Tensor], places: pool.Places,
     indices: Tensor,
 ) -> Tensor:  # fmt: skip
-    """Run one token, [B, 1, dim] → [B, 1, dim], and move on the states in their slots of a pool."""
+    """Run one token, [B, 1, dim] → [B, 1, dim], and update the states in their slots of a pool."""
     launch = replace(Launch.of(layer, step, x, states), slots=indices.contiguous())
     out, after = launch.result(in_place=True)
     beside = {n: s for n, s in after.items() if s is not launch.state[n]}
@@ -136,7 +136,7 @@ def pooled(step: Step | None, states: Mapping[str, Tensor]) -> bool:
 
 
 def _finished(layer: Any, x: Tensor, y: Tensor) -> Tensor:
-    """Norm and gate an output, where no program has all of a head's values."""
+    """Norm and gate an output, where no program could since none has all of a head's values."""
     if layer.norm_weight is not None:
         y = rms(y, layer.norm_weight)
     if layer.gate is None:
@@ -171,7 +171,7 @@ class Launch:
         return cls(layer, step, x, mixed, dict(state), sizes, found).settled()
 
     def settled(self) -> "Launch":
-        """Return the launch, or where its kernel spills registers the same in a narrower cut."""
+        """Return the launch, with a narrower cut if its kernel spills registers."""
         alike = (
             self.step.kernel, self.layer.sizes, *self._numbers(), self.mixed.dtype,
             *(x.dtype for x in self.state.values()),
@@ -204,7 +204,7 @@ class Launch:
         return self.step.finishes and self.blocks == 1
 
     def result(self, *, in_place: bool) -> tuple[Tensor, States]:
-        """Start the kernel; return the output [B, heads, d_v], and what is written, by state."""
+        """Start the kernel; return the output [B, heads, d_v] and what it writes, by state."""
         out, after = self._written(in_place=in_place)
         with torch.cuda.device_of(out):  # Triton launches on the current device
             begin(self.step.kernel, self.grid, self._arguments(out, after), self._options())
@@ -225,7 +225,7 @@ class Launch:
         return buffers.empty(shape, self.mixed), self._after(in_place=in_place)
 
     def _after(self, *, in_place: bool) -> States:
-        """Return where the next states go: in their own places, or beside them."""
+        """Return the tensors for the next states: the states' own, or new ones."""
         real = torch.float64 if self.mixed.dtype == torch.float64 else torch.float32
         found = {}
         for held in (*self.step.states, *self.step.tails):
@@ -238,7 +238,7 @@ class Launch:
         return found
 
     def _place(self, x: Tensor, dtype: torch.dtype, *, own: bool) -> Tensor:
-        """Return a state's own tensor, whatever its type, or a buffer of the batch's rows."""
+        """Return the tensor to write a state to: its own, whatever the dtype, or a new buffer."""
         if own and x.is_contiguous():
             return x
         return buffers.empty((self.mixed.shape[0], *x.shape[1:]), x, dtype)

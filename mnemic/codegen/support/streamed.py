@@ -1,4 +1,4 @@
-"""Fused forms over kept pairs: what grows lies in the device's memory, and is seen by blocks."""
+"""Fused forms over kept pairs: these lie in device memory, and kernels loop over blocks."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -72,7 +72,7 @@ class Kept:
     """A state with an entry a pair, [M, n, …]: its name, the sizes of the axes after n.
 
     ``rows`` is the argument whose rows are the new entries, empty where the kernel makes them.
-    ``wide`` entries are float64 numbers of which only differences count: at the end they are told
+    ``wide`` entries are float64 numbers of which only differences matter: a final state holds them
     relative to the last.
     """
 
@@ -84,7 +84,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Streamed:
-    """The generated kernels of a form over kept pairs, and what they take.
+    """A form's generated kernels over kept pairs, and a description of their arguments.
 
     ``alone``: each chunk has a program of its own, since all pairs are known from the start.
     """
@@ -107,18 +107,18 @@ class Streamed:
     before: Callable[..., dict[str, Tensor]]
     taken: tuple[str, ...]
     moving: bool = False
-    """Whether pairs change while they are kept (or memories beside them do), so that each chunk's
-    gradient has its own."""
+    """Whether pairs change after they are stored (or memories beside them do), so that each chunk's
+    gradient needs the pairs as they stood then."""
     window: int = 1
     """How many tokens a row sees."""
     along: str = ""
-    """The size of the axis that memories beside the pairs are gone along by blocks, or none."""
+    """The size of the axis along which memories are looped over by blocks, or none."""
     room: tuple[tuple[Tiles, Tiles], ...] = ()
     """Tiles of rows along it that a program keeps in the device's memory, as they are and rounded
     as products take them: in the form, in its gradient."""
     by_blocks: Any = None
-    """The kernel of the pairs' gradient, where it is a plain sum over rows: a program a block of
-    pairs. That of the rows then has a program a chunk."""
+    """The kernel of the pairs' gradient, a program for each block of pairs, where that is a plain
+    sum over rows. The rows' gradients then have a program for each chunk."""
     handed: tuple[Held, ...] = ()
     """What ``backward`` stores for ``by_blocks``, a tile a chunk: the sizes of its channels."""
     operators: Operators = field(init=False, repr=False, compare=False)
@@ -137,31 +137,31 @@ class Streamed:
 
     @property
     def plain(self) -> int:
-        """The place of an argument that tells of the others: no rows before the first."""
+        """The index of an argument by row of shape [B, R, H, …], no rows before the first."""
         own = (i for i, r in enumerate(self.rows) if not r.shared and r.name in self.taken)
         return next(own, 0)
 
     def fits(self, rows: int) -> int:
-        """Return how many rows a chunk has, if what it reads is to have at most so many."""
+        """Return the rows of a chunk that reads, with its windows, at most ``rows`` rows."""
         return max(1, rows - self.window + 1, rows // 4)
 
     def pairs(self, block: int) -> int:
-        """Return the pairs a block: where memories are gone along, ``block`` counts channels."""
+        """Return the pairs of a block; with ``along``, ``block`` counts channels instead."""
         return max(BLOCKS[-1], block // 4) if self.along else block
 
     def sources(self, rows: int) -> int:
-        """Return the size of the tile of what the windows of a chunk's rows read."""
+        """Return the rows of a tile for all that the windows of a chunk's rows read."""
         return max(16, power_of_two(rows + self.window - 1))
 
     def anywhere(self, *, gradient: bool) -> bool:
-        """Return whether sequences may stand anywhere in their documents: no, the pairs that are
-        kept grow."""
+        """Return whether it runs sequences that start anywhere in their documents: no, as the kept
+        pairs grow with the position."""
         return False
 
     def refused(
         self, rows: Mapping[str, Tensor], states: States, *, gradient: bool
     ) -> str | None:  # fmt: skip
-        """Return why the kernel is not for these arguments, or ``None``."""
+        """Return why the kernel cannot take these arguments, or ``None``."""
         return refused(self, rows, states, gradient=gradient)
 
     def run(
@@ -174,7 +174,7 @@ class Streamed:
 def refused(
     kernel: Streamed, rows: Mapping[str, Tensor], states: States, *, gradient: bool
 ) -> str | None:  # fmt: skip
-    """Return why a kernel is not for these arguments, or ``None``."""
+    """Return why a kernel cannot take these arguments, or ``None``."""
     if gradient and kernel.backward is None:
         return "its kernel has no gradient"
     sizes: dict[str, int] = {}
@@ -205,7 +205,7 @@ def refused(
 def asked(
     sizes: Mapping[str, int], like: Tensor, past: int, *, gradient: bool
 ) -> tuned.Question:  # fmt: skip
-    """Return what a cut is chosen for; how many pairs there are is a size of its own."""
+    """Return the key of the tuner's answers; the number of pairs is one of its sizes."""
     return tuned.Question.of(
         "pairs", {**sizes, "n": power_of_two(int(past))}, like, gradient=gradient
     )
@@ -233,7 +233,7 @@ def run(
 
 @dataclass(frozen=True)
 class Launches:
-    """A kernel's launches, as its operators call them; the gradient reads the pairs at the end."""
+    """A kernel's launches, as its operators call them; the gradient reads the final pairs."""
 
     kernel: Streamed
 
@@ -241,28 +241,28 @@ class Launches:
         self, rows: list[Tensor], states: list[Tensor], numbers: list[int], *, gradient: bool,
         dry: bool,
     ) -> "Launch":  # fmt: skip
-        """Return the launch of an operator's arguments."""
+        """Return the launch for an operator's arguments."""
         return Launch.of(self.kernel, rows, states, numbers, gradient=gradient, dry=dry)
 
     def forward(
         self, rows: list[Tensor], states: list[Tensor], positions: Tensor | None,
         bounds: Tensor | None, numbers: list[int], *, keep: bool, dry: bool,
     ) -> list[Tensor]:  # fmt: skip
-        """Return the output, the states at the end, and with ``keep`` the pairs that kernels read
-        where the states hold them in another precision."""
+        """Return the output, the final states, and with ``keep`` those pairs that kernels read in
+        another precision than the states hold."""
         launch = self.launch(rows, states, numbers, gradient=False, dry=dry)
         out, end, pairs = launch.forward(states)
         others = [x for x, exact in zip(pairs, self._exact(rows), strict=True) if not exact]
         return [out, *end, *(others if keep else ())]
 
     def saved(self, rows: list[Tensor], output: list[Tensor]) -> list[Tensor]:
-        """Return the pairs as kernels read them, of results that were kept."""
+        """Return the pairs as kernels read them, from the results of ``forward`` with ``keep``."""
         exact = self._exact(rows)
         others = iter(output[1 + len(exact) + len(self.kernel.states) :])
         return [output[1 + at] if told else next(others) for at, told in enumerate(exact)]
 
     def _exact(self, rows: list[Tensor]) -> list[bool]:
-        """Return for each kind of pairs whether kernels read it as the states hold it."""
+        """Return for each kind of pairs whether kernels read it in the states' own precision."""
         real = _real(rows[self.kernel.plain].dtype)
         types = dict(
             zip((row.name for row in self.kernel.rows), (x.dtype for x in rows), strict=True)
@@ -273,7 +273,7 @@ class Launches:
         self, rows: list[Tensor], kept: list[Tensor], positions: Tensor | None,
         bounds: Tensor | None, numbers: list[int], ends: list[Tensor], *, dry: bool,
     ) -> list[Tensor]:  # fmt: skip
-        """Return the gradients of rows that have one, then of the pairs before them."""
+        """Return the gradients of the rows that have one, then of the pairs before them."""
         launch = self.launch(rows, kept, numbers, gradient=True, dry=dry)
         d_rows, d_pairs = launch.backward(kept, [], ends[0], ends[1:])
         own = dict(zip((row.name for row in self.kernel.rows), rows, strict=True))
@@ -282,7 +282,7 @@ class Launches:
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch of a kernel over rows that lie at a ``place`` of their document; the first chunk
+    """One launch of a kernel over rows that begin at a ``place`` of their document; the first chunk
     has ``first`` rows."""
 
     kernel: Streamed
@@ -298,7 +298,7 @@ class Launch:
         cls, kernel: Streamed, rows: list[Tensor], states: list[Tensor], numbers: list[int], *,
         gradient: bool, dry: bool,
     ) -> Self:  # fmt: skip
-        """Make the launch of an operator's arguments; pairs and states tell sizes."""
+        """Make the launch for an operator's arguments; pairs and states give sizes."""
         place, sizes = Place.of(numbers), sizes_of(kernel, rows, states)
         like = rows[kernel.plain]
         past = states[0].shape[1] - (like.shape[1] if gradient else 0)
@@ -316,21 +316,21 @@ class Launch:
         return launch.at(cut)
 
     def at(self, cut: Configuration) -> Self:
-        """Return the same launch cut so, as far as its document's intervals let it."""
+        """Return the same launch with another cut, as far as the document's intervals allow it."""
         place, steps = self.place, self.kernel.steps
         tokens = place.tokens(self.kernel.fits(cut.rows), steps)
         first = tokens - place.position % tokens if place.anchor > 1 else tokens
         return replace(self, first=first * steps, cut=replace(cut, rows=tokens * steps))
 
     def over(self, rows: list[Tensor], numbers: list[int], *, dry: bool) -> Self:
-        """Return a launch over other rows, at most a chunk of them, through the same kernel."""
+        """Return a launch of the same kernel over other rows, at most a chunk of them."""
         return replace(self, rows=rows, place=Place.of(numbers), first=self.cut.rows, dry=dry)
 
     # -- the cut ----------------------------------------------------------------------------
 
     def settled(self, cut: Configuration, states: list[Tensor], *, gradient: bool) -> Configuration:
-        """Return a cut with no more rows a chunk than there are, or where its kernel spills
-        registers a narrower one."""
+        """Return the cut with no more rows a chunk than there are, or a narrower one if its kernel
+        spills registers."""
         kernel, rows = self.kernel, min(self.length, self.place.wanted or self.length)
         tall = (n for n in sorted(ROWS) if n < cut.rows and kernel.fits(n) >= rows)
         alike = (
@@ -349,8 +349,8 @@ class Launch:
         return max(self._stack(*call) for call in self.calls(states, gradient=gradient))
 
     def calls(self, states: list[Tensor], *, gradient: bool) -> Iterator[Compiled]:
-        """Yield the kernels that are launched, each with the types of its pointers, its numbers,
-        and what part of the chunks it takes."""
+        """Yield the kernels to launch, each with the types of its pointers, its numbers, and the
+        part of the chunks that it runs."""
         kernel, real, rows = self.kernel, _real(self.like.dtype), [x.dtype for x in self.rows]
         pairs = self._types(states, gradient=gradient)
         beside = [real] * len(kernel.states)
@@ -376,7 +376,7 @@ class Launch:
         yield kernel.by_blocks, [*given, *([real] * len(pairs)), *handed], numbers, WHOLE
 
     def _types(self, states: list[Tensor], *, gradient: bool) -> list[torch.dtype]:
-        """Return the dtypes of the pairs as kernels read them, of those that a launch is given."""
+        """Return the dtypes of the pairs that a launch passes to its kernels."""
         if gradient:
             given = zip(self.kernel.kept, states, strict=False)
             return [torch.float64 if kept.wide else x.dtype for kept, x in given]
@@ -396,7 +396,7 @@ class Launch:
     # -- launches ---------------------------------------------------------------------------
 
     def forward(self, states: list[Tensor]) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Return the output, the states at the end, and the pairs as kernels read them."""
+        """Return the output, the final states, and the pairs as kernels read them."""
         kernel, rows = self.kernel, self.rows
         real = _real(self.like.dtype)
         pairs, ends = self.grown(states)
@@ -410,7 +410,7 @@ class Launch:
         return out, [*ends, *after], pairs
 
     def grown(self, states: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        """Return the pairs before and after these rows as kernels read them, and as states."""
+        """Return all pairs, these rows' included, as kernels read them, and as states hold them."""
         named = {row.name: x for row, x in zip(self.kernel.rows, self.rows, strict=True)}
         found = [
             self._pairs(kept, start, named.get(kept.rows), _real(self.like.dtype))
@@ -421,7 +421,7 @@ class Launch:
     def _pairs(
         self, kept: Kept, start: Tensor, rows: Tensor | None, real: torch.dtype
     ) -> tuple[Tensor, Tensor]:
-        """Return one kind of pairs, before and in these rows, as kernels read it and as a state."""
+        """Return one kind of pairs, these rows' included, as kernels read it and as a state."""
         if rows is None:
             size = start.shape[1] + self.length
             whole = start.new_empty(start.shape[0], size, *start.shape[2:], dtype=real)
@@ -436,7 +436,7 @@ class Launch:
         self, pairs: list[Tensor], states: list[Tensor], d_out: Tensor, d_ends: list[Tensor]
     ) -> tuple[States, list[Tensor]]:
         """Return the gradients of the rows, and of the pairs and states before them; ``states`` are
-        those before the rows, which are one chunk where there are any."""
+        the states of fixed size before the rows, which are one chunk if there are any."""
         kernel, real = self.kernel, _real(self.like.dtype)
         d_ends = [x.to(real).contiguous() for x in d_ends]
         d_pairs = [x.clone() for x in d_ends[: len(kernel.kept)]]
@@ -460,8 +460,8 @@ class Launch:
     def _shared(
         self, given: list[Tensor], d_pairs: list[Tensor], d_rows: States, pairs: list[Tensor]
     ) -> None:
-        """Fill in the gradients of rows, chunk by chunk, and add what the chunks behind them give
-        to those of pairs, block by block; rows that are pairs have both."""
+        """Compute the gradients of rows chunk by chunk, then those of pairs block by block, from
+        the chunks after them; an argument whose rows become pairs gets the sum of both."""
         kernel, handed = self.kernel, self.tiles(self.kernel.handed)
         grads = [d_rows[name] for name in kernel.gradients]
         self._start(kernel.backward, [*given, *grads, *handed], pairs, self.chunks)
@@ -470,7 +470,7 @@ class Launch:
         self.take_over(d_rows, d_pairs)
 
     def take_over(self, d_rows: States, d_pairs: list[Tensor]) -> None:
-        """Add to the gradients of rows that are pairs what these have as pairs."""
+        """Add the gradients of pairs to those of the arguments whose rows they are."""
         batch, length, heads = self.like.shape[:3]
         for kept, x in zip(self.kernel.kept, d_pairs, strict=True):
             if kept.rows in d_rows:
@@ -478,7 +478,7 @@ class Launch:
                 d_rows[kept.rows] += own.transpose(1, 2)
 
     def tiles(self, handed: tuple[Held, ...]) -> list[Tensor]:
-        """Make memory for what one kernel stores of each chunk for another."""
+        """Make memory for the tiles that one kernel stores for another, one for each chunk."""
         batch, _, heads = self.like.shape[:3]
         tiles = (batch * heads * self.chunks, self.constants(self.like.dtype)["C"])
         return [
@@ -489,12 +489,12 @@ class Launch:
         ]
 
     def blocks(self, pairs: int) -> int:
-        """Return how many blocks so many pairs make."""
+        """Return the number of blocks of so many pairs."""
         block = self.kernel.pairs(self.cut.block)
         return (pairs + block - 1) // block
 
     def _room(self, *, gradient: bool) -> list[Tensor]:
-        """Make memory for what programs keep of a chunk's rows between their sweeps."""
+        """Make scratch memory for a chunk's rows that programs keep between their sweeps."""
         programs = self.like.shape[0] * self.like.shape[2]
         return [
             self.like.new_empty(programs, rows, self.sizes[self.kernel.along], dtype=dtype)
@@ -502,7 +502,7 @@ class Launch:
         ]
 
     def _kept(self, *, gradient: bool) -> list[tuple[torch.dtype, int]]:
-        """Return how many rows of which type a program keeps between its sweeps."""
+        """Return the types and numbers of the rows that a program keeps between its sweeps."""
         if not self.kernel.along:
             return []
         constants, dtype = self.constants(self.like.dtype), self.like.dtype
@@ -515,7 +515,7 @@ class Launch:
         self, function: Any, pointers: list[Tensor], pairs: list[Tensor], programs: int,
         part: Part = WHOLE,
     ) -> None:  # fmt: skip
-        """Launch a kernel: of all chunks, or of the ``part`` that these arguments tell."""
+        """Launch a kernel: over all chunks, or over the ``part`` that these arguments select."""
         if self.dry:
             return
         batch, heads = self.like.shape[0], self.like.shape[2]
@@ -591,11 +591,11 @@ def sizes_of(kernel: Streamed, rows: list[Tensor], states: list[Tensor]) -> dict
 def chosen(
     kernel: Streamed, sizes: dict[str, int], device: torch.device, *, gradient: bool
 ) -> Configuration:  # fmt: skip
-    """Choose the best cut whose tiles fit into registers, or the smallest; few rows, and blocks of
-    so many entries, where memories are gone along by blocks.
+    """Choose the best cut whose tiles fit into registers, or the smallest; if memories are looped
+    over by blocks, few rows and blocks of a fixed number of entries.
 
-    A gradient's products of warp groups have transposed left sides: where those are compiled
-    wrongly, rows and pairs are too few for such groups.
+    A gradient's products of warp groups have transposed left sides: on versions of Triton that
+    compile these wrongly, rows and pairs are kept too few for such groups.
     """
     if kernel.along:
         wide = max(power_of_two(size) for name, size in sizes.items() if name != kernel.along)
@@ -609,8 +609,8 @@ def chosen(
 
 
 def weight(kernel: Streamed, sizes: dict[str, int], cut: Configuration, *, gradient: bool) -> int:
-    """Count the entries a thread that live at once, by the model: in a pass over pairs, or where a
-    memory is read beside another."""
+    """Count the entries that each thread holds at once, by the model: in a pass over pairs, or
+    where a memory is read beside another."""
     moments = kernel.alive[1:] if gradient else kernel.alive[:1]
     return max(_entries(kernel, sizes, cut, *moment) for moment in moments)
 

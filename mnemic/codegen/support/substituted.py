@@ -1,10 +1,10 @@
-"""Kept pairs that are made of earlier pairs: forward substitution by parts, then all reads at once.
+"""Kept pairs made from earlier pairs: forward substitution by parts, then all reads.
 
-Only the making of pairs is sequential, as in a triangular system solved by blocks: what earlier
-pairs give to the sums of some chunks' rows is summed by a program a chunk; then one program a
-memory makes the pairs of these chunks, going by their own alone. Outputs are read when all pairs
-are there. Gradients go the other way: d of made pairs from the reads, then part by part from the
-last one, and everything else when it is known.
+Only the making of pairs is sequential, as in a triangular system solved by blocks. For each part
+(some chunks), one launch with a program for each chunk sums what earlier pairs contribute to its
+rows; then one program for each memory makes the part's pairs, reading only the part's own. Outputs
+are read when all pairs exist. Gradients go the other way: first those of made pairs, from the reads
+and then part by part from the last one; everything else when these are known.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
-"""Whether a kernel cut in some way is right: nothing else is ever timed.
+"""Checks of a kernel's cut: only cuts that compute correct results are ever timed.
 
-Against the recurrence in float64, as ``compared`` has it: on a small seeded problem with the
-shape's own channels, at lengths around its chunk and from a carried state; then at the shape
-itself, where the last row of the batch is compared, in its full length.
+The reference is the recurrence in float64, with the tolerances of ``compared``: on a small seeded
+problem with the shape's own channels, at lengths around its chunk and from a carried state; then at
+the shape itself, where the last row of the batch is compared, in its full length.
 """
 
 import math
@@ -132,7 +132,7 @@ class Trials:
         return {"output": out, **ends}
 
     def _is(self, run: tuned.Run, configuration: Configuration) -> bool:
-        """Return whether a kernel that was run is the one that is tried."""
+        """Return whether the kernel that ran is the one under test."""
         mine = (self.question.kernel, self.question.gradient, configuration)
         return (run.question.kernel, run.question.gradient, run.chosen) == mine
 

@@ -1,9 +1,9 @@
-"""What was measured best on a device: how fused kernels are cut, kept in the user's cache folder.
+"""The best measured cut of each fused kernel on a device, kept in the user's cache folder.
 
 One small file an answer, under the digest of the generated code: for a kernel, its sizes, classes
-of length and memories, dtype, device and versions. It is written whole or not at all, so writers
-may meet; what does not match in every part is not found, and what cannot be read is told once and
-ignored. Without an answer the model of ``configuration`` chooses.
+of length and memories, dtype, device and versions. Writes are atomic, so several processes may
+write at once. An answer counts only if all of these match; a file that cannot be read is reported
+once and ignored. Without an answer the model of ``configuration`` chooses.
 """
 
 import json
@@ -117,7 +117,7 @@ _unread: list[bool] = []
 
 @contextmanager
 def unread() -> Iterator[None]:
-    """Have kernels inside cut as if nothing had been measured."""
+    """Ignore stored measurements in this context: kernels are cut as if none existed."""
     _unread.append(True)
     try:
         yield
@@ -127,7 +127,7 @@ def unread() -> Iterator[None]:
 
 @contextmanager
 def forcing(question: Question, configuration: Configuration) -> Iterator[None]:
-    """Have kernels inside that are like a question's cut so, at any length."""
+    """Force this cut, in this context, on kernels that match the question, at any length."""
     place = (question.kernel, question.gradient)
     _forced[place] = configuration
     try:
@@ -138,7 +138,7 @@ def forcing(question: Question, configuration: Configuration) -> Iterator[None]:
 
 @contextmanager
 def recording() -> Iterator[list[Run]]:
-    """Yield a list to which the kernels that are run inside are added."""
+    """Yield a list that collects the kernels run in this context."""
     seen: list[Run] = []
     _recording.append(seen)
     try:
@@ -237,6 +237,6 @@ def store(
 
 
 def forget() -> None:
-    """Forget the answers that were read, so that they are read anew."""
+    """Forget the answers that were read, so that the files are read again."""
     _answered.cache_clear()
     setting.cache_clear()

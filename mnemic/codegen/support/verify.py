@@ -30,7 +30,7 @@ NARROWEST = 4
 
 @dataclass(frozen=True)
 class Finding:
-    """One part of one case: its error, and what is allowed (None: nothing to compare with)."""
+    """The error of one result in one case, and the allowed one (None: nothing to compare with)."""
 
     form: str
     dtype: str
@@ -55,8 +55,8 @@ class Trial:
 
 
 def trials(layer_type: type[SequenceLayer], *several: Plan) -> Iterator[Trial]:
-    """Yield everything to try, plan by plan and in each plan dtype by dtype, so that where time
-    runs out each case of the first plan had one."""
+    """Yield everything to try, plan by plan and in each dtype by dtype, so that if time runs out
+    each case of the first plan has been tried."""
     for wanted in several:
         yield from _trials(layer_type, wanted)
 
@@ -83,8 +83,8 @@ def stepped(layer_type: type[SequenceLayer], wanted: Plan) -> bool:
 
 
 def _steps(layer_type: type[SequenceLayer], wanted: Plan, dtype: torch.dtype) -> Iterator[Finding]:
-    """Yield findings of the layer's step by each of its kernels: that of memories in registers, and
-    that along them; of heads of the width, or of half of it while they do not fit."""
+    """Yield findings of the layer's step by each of its kernels: with memories in registers, and
+    looped over by blocks; for heads of the full width, or halved until they fit."""
     for along in (False, True):
         yield from _step(layer_type, wanted, dtype, along=along)
 
@@ -145,8 +145,8 @@ def _of(rule: Any, case: Case, dtype: torch.dtype, wanted: Plan) -> Iterator[Fin
 def _ways(
     rule: Any, case: Case, wanted: Plan
 ) -> Iterator[tuple[str, AbstractContextManager[Any], str]]:
-    """Yield how each form is tried: a fused one with memories in registers, and block by block;
-    each of them as lean as it may be, where one length is tried; and in several kernels."""
+    """Yield how each form is tried: a fused one with memories in registers, and looped over by
+    blocks; each with every degree of leanness, if one length is tried; and in several kernels."""
     for form in wanted.forms:
         if form != "triton":
             yield form, nullcontext(), case.name
@@ -166,7 +166,7 @@ def _ways(
 
 
 def _leans(kernel: Any, wanted: Plan) -> Iterable[int]:
-    """Return the degrees of a kernel's gradients that are tried beside what the model chooses."""
+    """Return the degrees of leanness that are tried besides the model's choice."""
     most = getattr(kernel, "leans", None)
     if not wanted.tokens or most is None or not (most or wanted.cut):
         return ()
@@ -177,8 +177,8 @@ def _leans(kernel: Any, wanted: Plan) -> Iterable[int]:
 def _cut_so(
     always: bool | None, changes: Mapping[str, int], *, several: bool = False
 ) -> Iterator[None]:
-    """Have kernels inside go along axes always, never, or (None) as they would, and be cut so;
-    forms that can run in ``several`` kernels do, or do not."""
+    """Force in this context how kernels loop over blocks of memories (``None``: as chosen) and the
+    fields ``changes`` of their cuts, and whether forms run in ``several`` kernels."""
     from .fused import in_several, recut, sweeping  # its kernels need Triton
 
     with ExitStack() as ways:
@@ -197,14 +197,14 @@ def _kernel(rule: Any, *, short: bool) -> Any:
 
 
 def _has(rule: Any, other: str) -> bool:
-    """Return whether a rule has other kernels beside those with its memories in registers."""
+    """Return whether a rule's kernels have an alternative, such as ``swept`` or ``divided``."""
     module = rule.kernels() if rule.kernels is not None else None
     return any(getattr(getattr(module, n, None), other, None) for n in ("CHUNK", "TOKEN"))
 
 
 @dataclass(frozen=True)
 class Found:
-    """What became of some of the trials, and the names of those that there was no time for."""
+    """The findings of some of the trials, and the names of trials for which there was no time."""
 
     findings: tuple[Finding, ...]
     left: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""An adjoint plan as the source of a kernel that goes from the last chunk to the first."""
+"""The source of a gradient's kernel: an adjoint plan, run from the last chunk to the first."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -100,7 +100,8 @@ def begun(
 
 
 def parameters(lay: Layout, back: Adjoint, scratch: Iterable[str] = ()) -> list[str]:
-    """List a gradient kernel's parameters: pointers (last of a ``scratch``), numbers, constants."""
+    """List a gradient kernel's parameters: pointers (those of its ``scratch`` last), numbers,
+    constants."""
     pointers = [f"rows_{row.name}" for row in lay.rows]
     pointers += [f"kept_{state.name}" for state in lay.given]
     for state in lay.states:
@@ -114,12 +115,13 @@ def parameters(lay: Layout, back: Adjoint, scratch: Iterable[str] = ()) -> list[
 
 
 def _number(lay: Layout, state: Held) -> str:
-    """Return a memory's number; each block of values has its own part of what it does not split."""
+    """Return the index of a memory; where blocks of values each have a partial gradient, that of
+    the part."""
     return "memory" if not lay.split or lay.split in state.sizes else "own"
 
 
 def _load(lay: Layout, state: Held) -> str:
-    """Load what stood at the chunk's start, or the gradient of what stood at its end."""
+    """Write the load of a state at the chunk's start, or of the gradient of a state at its end."""
     place = (f"kept_{state.name}", KEPT)
     if state in lay.states:
         place = (f"end_{state.name}", _number(lay, state))
@@ -130,8 +132,8 @@ def _load(lay: Layout, state: Held) -> str:
 
 
 def _begun(lay: Layout) -> Iterator[str]:
-    """Load the gradients of the states behind a piece; a lean cut copies them within the device's
-    memory to where those before it will be."""
+    """Write the loads of the gradients of the states after a piece; in a lean cut, a copy of them
+    in device memory to the place of those before the piece."""
     if not lay.states:
         return
     yield "    if LEAN:"
@@ -148,7 +150,8 @@ def _begun(lay: Layout) -> Iterator[str]:
 
 
 def _store_gradients(lay: Layout) -> Iterator[str]:
-    """Store a lean cut's gradients of states before a chunk, when all of those behind are read."""
+    """Write a lean cut's stores of the gradients of the states before a chunk, once those after it
+    have all been read."""
     moves = {s: n for s, n in lay.plan.following.items() if s != n}
     if not moves:
         return
@@ -161,7 +164,8 @@ def _store_gradients(lay: Layout) -> Iterator[str]:
 
 
 def _ended(lay: Layout) -> Iterator[str]:
-    """Hand the gradients of states to the chunk before, and behind the loop store the last ones."""
+    """Write how a chunk passes the gradients of states to the chunk before it, and their final
+    stores."""
     moves = {s: n for s, n in lay.plan.following.items() if s != n}
     if moves:
         yield "        if not LEAN:"
@@ -174,7 +178,7 @@ def _ended(lay: Layout) -> Iterator[str]:
 
 
 def closing(lay: Layout) -> Iterator[str]:
-    """Yield the lines that tell whether each interval ends with the chunk."""
+    """Yield the lines that compute, for each interval, whether it ends with the chunk."""
     done = "low + live" if lay.chunked else "chunk + 1"
     for name in lay.plan.arguments():
         if name.startswith(CLOSES):
@@ -184,8 +188,10 @@ def closing(lay: Layout) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Staged:
-    """The stages of a chunk: what the gradient of each argument needs, then those of the states;
-    and if something waits for these, its ``tail``, and last of all what is ``waiting``."""
+    """A gradient's stages: one for each argument's gradient, then one for the states'.
+
+    If a product is moved to the end, ``tail`` are its quantities and ``waiting`` is their stage.
+    """
 
     lay: Layout
     stages: tuple[Stage, ...]
@@ -206,7 +212,8 @@ class Staged:
 
     @cached_property
     def parts(self) -> list[Part]:
-        """The steps of each stage (last of what is waiting), and what a lean cut does between."""
+        """The steps of each stage (that of ``waiting`` last), with a lean cut's loads and stores
+        between them."""
         every = (*self.stages, *((self.waiting,) if self.waiting else ()))
         if not self.lay.chunked:
             return [plain(stage) for stage in every]
@@ -226,7 +233,8 @@ def staged(lay: Layout, back: Adjoint) -> list[Stage]:
 
 
 def groups(lay: Layout, back: Adjoint) -> tuple[list[Quantity], tuple[tuple[str, ...], ...]]:
-    """Return a gradient's statements, and the group of ends of each stage."""
+    """Return a gradient's statements, and for each stage the names of the quantities it must
+    produce."""
     phases = lay.plan.phases()
     inside = [q for q in (*phases.before, *phases.scan) if not isinstance(q.op, Given)]
     following = tuple(n for s, n in lay.plan.following.items() if s != n)
@@ -234,7 +242,8 @@ def groups(lay: Layout, back: Adjoint) -> tuple[list[Quantity], tuple[tuple[str,
 
 
 def _tail(lay: Layout, back: Adjoint) -> tuple[str, ...]:
-    """Return what of one argument's gradient may wait until those of the states are there."""
+    """Return the quantities of one argument's gradient that can come after the states'
+    gradients."""
     known = list(back.gradients.values())
     ends = [end for end in known if known.count(end) == 1]
     return latest(lay.plan, ends) if lay.chunked else ()
@@ -267,7 +276,8 @@ def _body(staged: Staged, back: Adjoint, numbers: dict[str, str]) -> Iterator[st
 
 
 def store_gradient(lay: Layout, row: Row, value: str) -> str:
-    """Store a gradient of rows; of what blocks share, each has a part of its own."""
+    """Write the store of a gradient of rows; where blocks of values share them, each stores its
+    part."""
     whole = not lay.split or lay.split in row.sizes
     pointer = f"grad_{row.name}"
     if row.view == ROWS:
@@ -297,7 +307,7 @@ def _lines(staged: Staged, numbers: dict[str, str]) -> Iterator[list[str]]:
 
 
 def _lean(staged: Staged, step: Between) -> Iterator[str]:
-    """Yield the lines of a step that a lean cut alone takes."""
+    """Yield the lines of a step that only lean cuts run."""
     lay = staged.lay
     match step:
         case Row():

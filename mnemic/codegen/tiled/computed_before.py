@@ -1,4 +1,4 @@
-"""What PyTorch computes of the arguments before a kernel, cut off from the plan."""
+"""The part of a plan that PyTorch computes before a kernel runs, split off from it."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from mnemic.codegen.plan import Given, Plan, Quantity
 
 @dataclass(frozen=True)
 class Cut:
-    """A plan for tiles, and what stands before it: functions of single tokens."""
+    """A plan for tiles, and the functions of single tokens that are computed before it."""
 
     plan: Plan
     before: tuple[Quantity, ...]
@@ -18,9 +18,9 @@ class Cut:
 
 
 def cut(plan: Plan, form: str, also: tuple[str, ...] = ()) -> Cut:
-    """Give what no tile computes as an argument, where it takes each token by itself.
+    """Turn quantities that no tile can compute into arguments, if they take each token by itself.
 
-    ``form`` is the kind of the plan, ``also`` are quantities that are to be arguments in any case.
+    ``form`` is the kind of the plan; the quantities ``also`` become arguments in any case.
     """
     outside: set[str] = set()
     for name in also:

@@ -1,4 +1,5 @@
-"""What a module of kernels holds beside them: what each takes, and what PyTorch computes before."""
+"""The data that a module of kernels holds: what each kernel takes, and what PyTorch computes
+first."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -103,7 +104,8 @@ class Data:
 
 
 def _alive(alive: tuple[tuple[Tiles, ...], ...]) -> list[str]:
-    """Write what lives at once, of the form and of its gradient, a moment a line."""
+    """Write the tiles that are alive at once, in the form and in its gradient, a line for each
+    moment."""
     lines = ["    alive=("]
     for moments in alive:
         lines += ["        (", *(f"            {moment!r}," for moment in moments), "        ),"]
@@ -111,7 +113,7 @@ def _alive(alive: tuple[tuple[Tiles, ...], ...]) -> list[str]:
 
 
 def _divided(found: Divided, back: GradientParts | None, name: str) -> list[str]:
-    """Write the kernels of a divided form, and what one hands to the next."""
+    """Write, as data of the module, the kernels of a divided form and the tiles between them."""
     bodies = {"parallel_body": found.parallel, "scan_body": found.scan, "body": found.whole}.items()
     lines = [
         "divided=Divided(",
@@ -128,7 +130,7 @@ def _divided(found: Divided, back: GradientParts | None, name: str) -> list[str]
 
 
 def tile_of(tile: Handed) -> str:
-    """Write what one kernel hands to the next, as data of the module."""
+    """Write, as data of the module, a tile that one kernel stores for the next."""
     return f"Tile({tile.name!r}, {tile.sizes!r}, {tile.rounded})"
 
 
@@ -152,8 +154,9 @@ def _divided_gradient(found: GradientParts, name: str) -> list[str]:
 
 
 def _part(found: GradientParts, lay: Layout, name: str, stored: tuple[Handed, ...]) -> str:
-    """Write one kernel of a divided gradient: its arguments by row, the tiles that it loads and
-    stores, what it does, and, where it takes values block by block, the sums over them."""
+    """Write, as data of the module, one kernel of a divided gradient: its arguments by row, the
+    tiles that it loads and stores, its work, and, if it loops over blocks of values, the sums over
+    them."""
     stores, quantities = tuple(tile.name for tile in stored), lay.plan.ordered()
     held = [] if lay is found.scan else [q for q in quantities if found.values.begins(q)]
     sums = tuple(tuple(size or "C" for size in lay.sizes(q.name)) for q in held)

@@ -1,4 +1,5 @@
-"""A plan as the source of one Triton kernel that runs a whole sequence, states on chip."""
+"""The source of one Triton kernel that runs a plan over a whole sequence, with the states on
+chip."""
 
 from collections.abc import Iterator
 
@@ -35,7 +36,8 @@ NUMBERS = ["positions", "bounds", "total", "heads", "piece", "pieces"]
 """Where sequences lie (two pointers or None), and which piece of them a launch is for."""
 
 LAST = "  # as the last product lies, all lie: warps share columns"
-"""Why a product waits (``latest``)."""
+"""Comment in kernels where the last product decides the layout of all others (``latest`` says
+how)."""
 
 JIT = '@triton.jit(do_not_specialize=["piece", "pieces"])'
 """Without it each of a gradient's first pieces would be compiled anew."""
@@ -64,7 +66,8 @@ def forward(lay: Layout, numbers: dict[str, str], name: str, doc: str) -> str:
 
 
 def _store_states(lay: Layout) -> Iterator[str]:
-    """Keep the states at the start of every piece; of every chunk, where a piece is made anew."""
+    """Write the stores of the states at the start of every piece (of every chunk, in a launch that
+    recomputes a piece for the gradient)."""
     if not lay.states:
         return
     yield "        if KEEP and READ and chunk % PIECE == 0:"
@@ -90,7 +93,9 @@ def parameters(lay: Layout) -> list[str]:
 
 
 def opening(lay: Layout, along: tuple[str, ...] = ()) -> list[str]:
-    """Write which memory a program runs, and its channels, but for those that it goes ``along``."""
+    """Write the head of a kernel's body: which memory the program runs, where its sequence lies,
+    and the index of each axis of channels, except those that the program loops over by blocks
+    (``along``)."""
     lines = [
         "    memory = tl.program_id(0).to(tl.int64)",
         "    sequence = memory // heads",
@@ -124,7 +129,7 @@ def opening(lay: Layout, along: tuple[str, ...] = ()) -> list[str]:
 
 
 def windowed(lay: Layout) -> list[str]:
-    """Write where a chunk's (or token's) windows begin, and how many of their rows are there."""
+    """Write where the windows of a chunk (or token) begin, and how many of their rows exist."""
     if not lay.shared:
         return []
     if not lay.chunked:
@@ -139,7 +144,7 @@ def windowed(lay: Layout) -> list[str]:
 
 
 def load_row(lay: Layout, row: Row) -> str:
-    """Load a chunk's rows (or a token's) of an argument."""
+    """Write the load of a chunk's rows (or a token's) of an argument."""
     pointer = f"rows_{row.name}"
     if row.view != ROWS:
         return f"tiles.load_{_viewed(lay, row, pointer)}, REAL)"
@@ -158,7 +163,8 @@ def load_row(lay: Layout, row: Row) -> str:
 
 
 def _viewed(lay: Layout, row: Row, pointer: str) -> str:
-    """Write name and arguments of what loads a window's view; what adds to it takes the same."""
+    """Write the end of the name, and the arguments, of the function that loads a window's view; the
+    functions that store or add to the view take the same."""
     width, places = lay.windows.width, "".join(f", at_{size}, {size}" for size in row.sizes)
     if row.view == BAND:
         return f"band({pointer}, row, heads, t, live, at_SOURCES, {width}"
@@ -172,24 +178,26 @@ def _viewed(lay: Layout, row: Row, pointer: str) -> str:
 
 
 def store_view(lay: Layout, row: Row, pointer: str, value: str) -> str:
-    """Store a gradient of a window's view, or add it where windows share entries."""
+    """Write the store of the gradient of a window's view, or an addition where windows share
+    entries."""
     text = _viewed(lay, row, pointer)
     verb = "add" if overlaps(row) else "store"
     return f"tiles.{verb}_{text}, {value})"
 
 
 def overlaps(row: Row) -> bool:
-    """Return whether several windows, also of two chunks, see the same entries of an argument."""
+    """Return whether several windows, perhaps of different chunks, read the same entries of an
+    argument."""
     return row.view in SHARED and bool(row.sizes)
 
 
 def store_output(lay: Layout) -> str:
-    """Store the output's rows."""
+    """Write the store of the output's rows."""
     return store_row(lay, "rows_out", lay.plan.output, (lay.value,))
 
 
 def store_row(lay: Layout, pointer: str, value: str, sizes: tuple[str, ...]) -> str:
-    """Store a chunk's rows (or a token's) of a quantity."""
+    """Write the store of a chunk's rows (or a token's) of a quantity."""
     if not sizes:
         if lay.chunked:
             return f"tiles.store_column({pointer}, row, heads, t, live, {value})"
@@ -205,7 +213,7 @@ def _places(state: Held) -> str:
 
 
 def load_state(state: Held, pointer: str, number: str) -> str:
-    """Load the state of the memory that has this number."""
+    """Write the load of a state, that of the memory with this number."""
     match len(state.sizes):
         case 0:
             return f"tiles.load_number({pointer}, {number}, REAL)"
@@ -216,7 +224,7 @@ def load_state(state: Held, pointer: str, number: str) -> str:
 
 
 def store_state(state: Held, pointer: str, number: str, value: str) -> str:
-    """Store a value as the state of the memory that has this number."""
+    """Write the store of a value as the state of the memory with this number."""
     match len(state.sizes):
         case 0:
             return f"tiles.store_number({pointer}, {number}, {value})"
@@ -230,12 +238,14 @@ def store_state(state: Held, pointer: str, number: str, value: str) -> str:
 
 
 def staged(lay: Layout) -> list[Stage]:
-    """Return a stage for a chunk's output, and one for its next states and intervals' ends."""
+    """Return two stages: what a chunk's output needs, then its next states and the ends of
+    intervals."""
     return stages(lay, *groups(lay))
 
 
 def groups(lay: Layout) -> tuple[list[Quantity], tuple[tuple[str, ...], ...]]:
-    """Return a form's statements, and the group of ends of each stage."""
+    """Return a form's statements, and for each stage the names of the quantities that it must
+    produce."""
     plan = lay.plan
     phases = plan.phases()
     inside = [*phases.before, *phases.scan]
@@ -281,7 +291,8 @@ def _lines(
 
 
 def advance(lay: Layout, numbers: dict[str, str]) -> list[str]:
-    """Move the states on; where an interval of the document ends, its closing moves more."""
+    """Write the update of the states, and, where an interval of the document ends, its further
+    updates."""
     plan = lay.plan
     moves = {s: n for s, n in plan.following.items() if s != n}
     phases = plan.phases()

@@ -1,7 +1,8 @@
-"""Diagonal memories as kernels: one number a channel, so that channels lie side by side in lanes.
+"""Kernels of diagonal memories: a memory is one number for each channel, and channels lie side by
+side.
 
-A tile is a block of memories; every quantity of a token's plan is one number a lane, and a product
-with the memory is a product of numbers.
+A tile is a block of memories ("lanes"); every quantity of a token's plan is one number a lane, and
+a product with the memory is a product of numbers.
 """
 
 from collections.abc import Iterator

@@ -1,12 +1,12 @@
-"""Which product of a chunk stands last: one of rows against channels.
+"""Which product of a chunk should come last in a kernel: one of rows against channels.
 
-Triton lays the warps of all products that one body of code joins as the last of them is best laid:
-down its rows if it has no fewer rows than columns, along its columns otherwise. (Products of
-Hopper's warp groups, which have 64 rows at least, are laid each by itself.) A chunk has fewer rows
-than memories have channels. So if its last product made a memory or a square of rows, all warps
-would lie down sixteen or thirty-two rows, and each would do the whole of every product, with its
-operands in its own registers. One of rows against channels, moved behind the next states, makes
-them share the channels.
+Triton chooses one layout of warps for all products in a body of code, that which suits the last of
+them: down its rows if it has no fewer rows than columns, along its columns otherwise. (Products of
+Hopper's warp groups, which have 64 rows at least, each have a layout of their own.) A chunk has
+fewer rows than memories have channels. So if its last product made a memory or a square of rows,
+all warps would lie down sixteen or thirty-two rows, and each would compute the whole of every
+product, with its operands in its own registers. With a product of rows against channels last, moved
+behind the next states, the warps share the channels.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ CHANNELS = {"v", "k"}
 
 
 def heavy(quantity: Quantity) -> bool:
-    """Return whether a kernel takes products of matrices for a quantity."""
+    """Return whether a kernel computes a quantity by matrix products."""
     if isinstance(quantity.op, Product | Fused):
         return True
     operation = called(quantity)
@@ -32,10 +32,11 @@ def heavy(quantity: Quantity) -> bool:
 
 
 def latest(plan: Plan, ends: Iterable[str]) -> tuple[str, ...]:
-    """Return a product that may wait, what follows from it, and at last the end that they are for.
+    """Return a product that can come last, the quantities computed from it, and finally the one of
+    ``ends`` that they lead to.
 
-    Nothing but this end needs any of them; no memory is read, and no other product. Empty where no
-    end has such a product.
+    Nothing else reads any of these quantities; the product reads no memory, and no other product
+    depends on it. Empty where no end has such a product.
     """
     needed = plan.needed()
     kept = tuple(ends)
@@ -48,7 +49,7 @@ def latest(plan: Plan, ends: Iterable[str]) -> tuple[str, ...]:
 
 
 def _behind(plan: Plan, end: str) -> list[str]:
-    """Return an end, and what stands behind it, the nearest first."""
+    """Return an end and all that it is computed from, the nearest first."""
     turned = plan.graph.reverse(copy=False)
     return [end, *(name for _, name in nx.bfs_edges(turned, end))]
 
@@ -56,7 +57,8 @@ def _behind(plan: Plan, end: str) -> list[str]:
 def _waiting(
     plan: Plan, name: str, end: str, ends: tuple[str, ...], needed: set[str]
 ) -> tuple[str, ...]:
-    """Return a quantity and what follows from it, if it is a product that may wait, or nothing."""
+    """Return a quantity and what follows from it, if it is a product that can come last; else
+    nothing."""
     product = _product(plan[name])
     if product is None or not _of_rows(plan, plan[name], product):
         return ()
@@ -71,7 +73,8 @@ def _waiting(
 
 
 def _closing(plan: Plan) -> set[str]:
-    """Return what stands at the ends of intervals, and behind it."""
+    """Return the quantities that are put in place at the ends of intervals, and all that they
+    depend on."""
     moved = {name for moves in plan.closed.values() for name in moves.values()}
     return moved.union(*(nx.ancestors(plan.graph, name) for name in moved))
 
@@ -94,7 +97,8 @@ def _of_rows(plan: Plan, quantity: Quantity, product: Product) -> bool:
 
 
 def condition(lay: Layout, tail: tuple[str, ...]) -> str:
-    """Write the condition that the last product has more columns than rows: then waiting pays."""
+    """Write the condition under which it pays to move the product to the end: it has more columns
+    than rows."""
     return f"{ROWS} < B{lay.sizes(tail[0])[-1]}"
 
 
@@ -102,7 +106,8 @@ def condition(lay: Layout, tail: tuple[str, ...]) -> str:
 
 
 def split_sum(plan: Plan, tail: tuple[str, ...]) -> None:
-    """Make a sum with a waiting product one of two: the rest, which is done before, and it."""
+    """Split the sum that contains the last product in two: the other terms, computed early, and
+    their sum with it."""
     if len(tail) < 2:
         return
     (name, total), op = tail[:2], plan[tail[1]].op

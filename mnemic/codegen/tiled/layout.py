@@ -1,4 +1,4 @@
-"""How a plan lies on tiles: the sizes of its axes, what is loaded, and what may be split."""
+"""How a plan is laid out on tiles: the sizes of its axes, what is loaded, and what may be split."""
 
 from dataclasses import dataclass, field
 
@@ -31,14 +31,17 @@ def at(size: str) -> str:
 
 
 def turned(axes: tuple[str, ...]) -> bool:
-    """Return whether a tile holds a quantity of these axes the other way round."""
+    """Return whether a tile holds a quantity with these axes transposed."""
     return axes in MEMORIES
 
 
 @dataclass(frozen=True)
 class Row:
-    """An argument by row: its name, the sizes of its other axes, what fills rows that are not
-    there (zero, or for coefficients that are no logarithms the last one), and its view."""
+    """An argument by row: its name, the sizes of its other axes, the fill for missing rows, and its
+    view.
+
+    Missing rows are zero; those of coefficients that are no logarithms repeat the last row.
+    """
 
     name: str
     sizes: tuple[str, ...]

@@ -1,10 +1,10 @@
-"""The leanest gradient keeps little in registers from one product to the next.
+"""The leanest gradient, which keeps little in registers between products.
 
 A lean gradient (1) loads memories in each stage that reads them. In the leanest (2) the steps of a
 stage fall into parts, each of which begins with a product. What a part reads of earlier ones lies
-in the device's memory and is loaded where the part reads it: arguments, memories, what took
-products or depends on a memory (an error, residuals, scores). What one part has made the next still
-has in registers. What else takes no product is computed once a stage.
+in device memory and is loaded where the part reads it: arguments, memories, results of products,
+and whatever depends on a memory (an error, residuals, scores). The results of one part are still in
+registers in the next. Everything else, which takes no product, is computed once a stage.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,19 +20,19 @@ from mnemic.codegen.tiled.schedule import Stage, Step
 
 @dataclass(frozen=True)
 class Fresh:
-    """A point behind which all threads see what each has stored, and loads are made anew."""
+    """A barrier: after it all threads see what each has stored, and loads are repeated."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """The load of what was computed and stored before."""
+    """The load of a quantity that was computed and stored before."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Store:
-    """The store of what is read later."""
+    """The store of a quantity that is read later."""
 
     name: str
 
@@ -42,14 +42,15 @@ Between = Fresh | Row | Held | Load | Store
 
 @dataclass(frozen=True)
 class Lean:
-    """What a lean cut does between two steps, and others do not: of which ``degree``, at least."""
+    """Loads, stores and barriers between two steps that only cuts of at least this leanness
+    have."""
 
     steps: tuple[Between, ...]
     degree: int = 2
 
     @property
     def condition(self) -> str:
-        """The condition under which a cut does this, as source."""
+        """The condition, as source, under which the kernel does them."""
         return "LEAN" if self.degree == 1 else "LEAN > 1"
 
 
@@ -58,8 +59,8 @@ Part = tuple[Row | Quantity | Lean, ...]
 
 
 def split_steps(lay: Layout, stages: Iterable[Stage], cheap: set[str]) -> list[Part]:
-    """Return the steps of each stage, and what a lean cut does between them; ``cheap`` is what
-    takes no product."""
+    """Return the steps of each stage, with the loads and stores of lean cuts between them;
+    ``cheap`` are the quantities that take no product."""
     every: tuple[Row | Held, ...] = (*lay.rows, *lay.given, *lay.states)
     loads = {load.name: load for load in every}
     parts = _Parts(lay, cheap, loads)
@@ -68,13 +69,13 @@ def split_steps(lay: Layout, stages: Iterable[Stage], cheap: set[str]) -> list[P
 
 
 def plain(stage: Stage) -> Part:
-    """Return the steps of a stage of which a lean cut loads no more than memories."""
+    """Return the steps of a stage in which a lean cut reloads memories only."""
     return tuple(Lean((step,), 1) if isinstance(step, Held) else step for step in stage.steps)
 
 
 @dataclass(frozen=True)
 class Scratches:
-    """Where what a lean cut stores lies."""
+    """The scratch memory in which a lean cut stores quantities."""
 
     lay: Layout
     parts: Iterable[Part]
@@ -131,7 +132,8 @@ class Scratches:
 
 
 def _stands(lay: Layout, name: str) -> bool:
-    """Return whether something of two axes can be stored: rows, or what lies as memories do."""
+    """Return whether a quantity of two axes can be stored: it is rows, or has the layout of a
+    memory."""
     return lay.sizes(name)[0] in TALL or turned(lay.plan.axes(name))
 
 
@@ -207,7 +209,8 @@ class _Parts:
         return found[::-1]
 
     def _outlasts(self, name: str) -> bool:
-        """Return whether a quantity is stored if it is read later: no number, and not cheap."""
+        """Return whether a quantity is stored for later reads: not if it is a number, nor if it is
+        cheap."""
         sizes = self.lay.sizes(name)
         if name in self.cheap or not set(sizes) <= {*TALL, *self.lay.channels}:
             return False

@@ -1,4 +1,5 @@
-"""The order of a chunk's statements in a kernel: late loads, long chains first, few tiles alive."""
+"""The order of a chunk's statements in a kernel: loads late, long chains of statements early, few
+tiles alive at once."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ Step = Row | Held | Quantity
 
 @dataclass(frozen=True)
 class Stage:
-    """What must be known for some ends: loads and statements, in order."""
+    """The loads and statements, in order, that some ends need."""
 
     steps: tuple[Step, ...]
     ends: tuple[str, ...]
@@ -26,7 +27,7 @@ Load = TypeVar("Load")
 
 @dataclass
 class Order(Generic[Load]):
-    """Loads and statements as they are asked for."""
+    """Emits loads and statements on demand, each once."""
 
     lay: Layout
     inside: dict[str, Quantity]
@@ -35,14 +36,15 @@ class Order(Generic[Load]):
     weights: dict[str, int] = field(default_factory=dict)
 
     def weight(self, name: str) -> int:
-        """Count how much must be computed before a quantity: what a chain holds up."""
+        """Count the statements on the way to a quantity; of what a statement reads, the heaviest
+        comes first."""
         if name not in self.weights:
             reads = self.inside[name].reads() if name in self.inside else ()
             self.weights[name] = 1 + sum(self.weight(read) for read in reads)
         return self.weights[name]
 
     def until(self, name: str) -> Iterator[Load | Quantity]:
-        """Yield what is missing for a quantity, and itself."""
+        """Yield all loads and statements that a quantity still needs, and then its own."""
         if name in self.done:
             return
         self.done.add(name)
@@ -59,11 +61,11 @@ def stages(
     lay: Layout, inside: list[Quantity], ends: tuple[tuple[str, ...], ...],
     memories: tuple[Held, ...] = (),
 ) -> list[Stage]:  # fmt: skip
-    """Return a stage for each group of ends: the statements behind them, in order.
+    """Return a stage for each group of ends: the loads and statements that they need, in order.
 
-    Arguments are loaded anew for each group, and what takes no product is computed anew from them:
-    that is cheaper than to keep it in registers. Loads of ``memories`` stand where a lean cut
-    needs them.
+    Each group loads arguments again, and recomputes from them what takes no product: that is
+    cheaper than to keep it in registers. Loads of ``memories`` are placed where a lean cut needs
+    them.
     """
     order, anew = _order(lay, inside, memories)
     found = []
@@ -78,7 +80,8 @@ def waiting(
     lay: Layout, inside: list[Quantity], ends: tuple[tuple[str, ...], ...], tail: tuple[str, ...],
     memories: tuple[Held, ...] = (),
 ) -> tuple[list[Stage], Stage]:  # fmt: skip
-    """Return the stages without a ``tail``, where what it reads is known instead; and the tail."""
+    """Return the stages without a ``tail``, ending instead with what it reads; and the tail as a
+    stage."""
     order, anew = _order(lay, inside, memories)
     reads = dict.fromkeys(n for name in tail for n in order.inside[name].reads())
     late = [n for n in reads if n not in anew and n not in tail]
@@ -91,7 +94,7 @@ def waiting(
 def _order(
     lay: Layout, inside: list[Quantity], memories: tuple[Held, ...]
 ) -> tuple[Order[Row | Held], set[str]]:
-    """Return an order to ask for statements in, and which of them are done anew for each group."""
+    """Return an order to request statements from, and the quantities that each group recomputes."""
     found: tuple[Row | Held, ...] = (*lay.rows, *memories)
     loads = {load.name: load for load in found}
     again = light(lay, inside, {row.name for row in lay.rows})
@@ -99,7 +102,7 @@ def _order(
 
 
 def light(lay: Layout, inside: list[Quantity], rows: set[str]) -> set[str]:
-    """Return the quantities behind which no product and no memory stands."""
+    """Return the quantities that depend on no product and no memory."""
     found = set(rows)
     for quantity in inside:
         if not heavy(quantity) and found.issuperset(quantity.reads()):

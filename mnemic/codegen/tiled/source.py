@@ -84,7 +84,7 @@ GRADIENT = "The gradient: arguments, d_out, what stood at each start, d_states -
 
 @dataclass(frozen=True)
 class Form:
-    """A form's plan before and after it was fused."""
+    """A form's plan before and after rewrites fused its operations."""
 
     plan: Plan
     plain: Plan
@@ -101,7 +101,7 @@ class Levels:
 
 @dataclass(frozen=True)
 class Kernels:
-    """The source of the kernels, and why a form (or its gradient) has none."""
+    """The source of the kernels, and the reasons where a form (or its gradient) has none."""
 
     text: str
     missing: dict[str, str]
@@ -172,8 +172,8 @@ class _Source:
     def divided(
         self, plain: Plan, lay: Layout, data: Data, name: str
     ) -> tuple[list[str], Data]:  # fmt: skip
-        """Write the kernels of a chunk form whose plan is divided at what its states reach, and of
-        its gradient; return them, and the form's data with what they take."""
+        """Write a chunk form's and its gradient's kernels, the plan divided at what the states
+        reach; return the kernels, and the form's data with what they take."""
         found = divided(lay) if name == "chunk" else None
         if found is None:
             return [], data
@@ -198,8 +198,8 @@ class _Source:
     def by_blocks(
         self, plain: Plan, lay: Layout, whole: Data, found: Cut, name: str
     ) -> list[str]:  # fmt: skip
-        """Write the kernels of a form whose memories are gone through block by block, where they
-        may be too large for registers and can be gone along."""
+        """Write the kernels of a form that loop over blocks of its memories, where these may exceed
+        registers and have an axis that allows it."""
         if name not in SWEPT or (lay.split and not self.expanded):
             return []
         lay = replace(lay, split="")
@@ -296,7 +296,7 @@ class _Source:
         return first, data.printed(name, found.taken, self.steps)
 
     def own(self, *sources: str) -> list[str]:
-        """Return the functions of the spec's own that do not stand in the module yet."""
+        """Return those functions of the spec's own that the module does not define yet."""
         found = [source for source in sources if source and source not in self.shared]
         self.shared += found
         return found

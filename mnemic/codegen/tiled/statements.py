@@ -19,8 +19,8 @@ def statement(
 ) -> str:  # fmt: skip
     """Write the right-hand side of a quantity; ``spelled`` renames what it reads.
 
-    A product that is a memory stands ``apart``, in a body of code of its own, and with ``squares``
-    one of rows against rows too.
+    A product that makes a memory stands in a body of code of its own if ``apart``, and so do
+    products of rows against rows with ``squares``.
 
     Raises ``NoTiles`` for a function that no tile computes.
     """
@@ -87,7 +87,8 @@ def _index(axes: tuple[str, ...], into: tuple[str, ...]) -> str:
 
 
 def _masked(lay: Layout, quantity: Quantity, op: Map, stored: tuple[str, ...], text: str) -> str:
-    """Write an expression as zero in padded channels, where it is not so itself."""
+    """Write an expression that is zero in padded channels, with a mask if it would not be by
+    itself."""
     sizes = dict(zip(quantity.axes, lay.sizes(quantity.name), strict=True))
     for axis, size in sizes.items():
         if size in ("", *TALL) or _vanishes(op, axis):
@@ -98,8 +99,8 @@ def _masked(lay: Layout, quantity: Quantity, op: Map, stored: tuple[str, ...], t
 
 
 def _vanishes(op: Map, axis: str) -> bool:
-    """Return whether an expression is zero where all that it reads along an axis is zero, and no
-    0/0 and no 0 ∞ whatever else it reads."""
+    """Return whether an expression is zero where all that it reads along an axis is zero, without
+    0/0 or 0 ∞ whatever else it reads."""
     zeros = {
         s: sp.Integer(0) for s in op.expr.free_symbols
         for read in op.reads if read.symbol == s.name and axis in read.axes

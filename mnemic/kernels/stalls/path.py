@@ -13,14 +13,14 @@ from mnemic.kernels.stalls.instructions import Instruction
 
 @dataclass(frozen=True)
 class Path:
-    """Places of instructions in the order in which they run.
+    """The order in which a warp executes a kernel's instructions, by their places in the code.
 
     Args:
-        places: of one turn, or of a whole program.
-        whole: a program does a turn and ends; else it makes one turn after another.
-        shared: programs have chunks of their own: they share out the turns of the longest loop, or
-            how far it goes (over the pairs before a chunk) depends on the program.
-        unknown: inner loops of which no one knows how many turns they take.
+        places: of one iteration of the longest loop, or of a whole program.
+        whole: a program does one iteration and ends; else it makes one after another.
+        shared: programs have chunks of their own: they share out the turns of the longest loop,
+            or how far it goes (over the pairs before a chunk) depends on the program.
+        unknown: inner loops whose number of iterations is not known.
     """
 
     places: tuple[int, ...]

@@ -103,8 +103,8 @@ def part(row: Row, shape: Shape, target: Target) -> Part:
 
 @dataclass(frozen=True)
 class Work:
-    """What a kernel does at a shape, on the average: launches, programs a memory of each, turns of
-    a program, blocks of pairs that a turn goes over."""
+    """A kernel's work at a shape, on average: launches, programs for each memory in a launch,
+    iterations of a program, blocks of pairs in an iteration."""
 
     launches: int
     programs: int
@@ -113,11 +113,11 @@ class Work:
 
 
 def work_of(row: Row, shape: Shape) -> Work:
-    """Tell a kernel's work from the row of a short call.
+    """Work out a kernel's work at a shape from the row of a short call.
 
-    Pairs before a chunk are half of all tokens on the average. A kernel with a program a block of
-    pairs (``…_pairs``, ``…_earlier`` of a gradient) takes the chunks behind its block in turn; one
-    that is launched for ``PART`` chunks at a time goes by the pairs before these, or by theirs.
+    On average the pairs before a chunk are half of all tokens. A kernel with a program for each
+    block of pairs (``…_pairs``, ``…_earlier`` of a gradient) loops over the chunks after its block;
+    one that is launched for ``PART`` chunks at a time reads the pairs before these, or their own.
     """
     chunks, block, size = -(-shape.tokens // int(row["rows"])), pairs(row), _size(row, "PART")
     whole = row["of a"] == "program"
@@ -137,7 +137,7 @@ def work_of(row: Row, shape: Shape) -> Work:
 
 
 def pairs(row: Row) -> int:
-    """Return the pairs of a block, by which chunks go over pairs before them; 0 for none."""
+    """Return the pairs of a block, if the kernel loops over earlier pairs by blocks; else 0."""
     return _size(row, "BN")
 
 

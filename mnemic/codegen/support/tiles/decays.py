@@ -112,11 +112,11 @@ def delayed_rows(x, PRECISION: tl.constexpr, FILL: tl.constexpr):
 
 @triton.jit
 def last(x, live):
-    """Return the number of the last row that is there: [C] → a number."""
+    """Return the number of the last live row: [C] → a number."""
     return tl.sum(tl.where(tl.arange(0, x.shape[0]) == live - 1, x, 0.0), 0)
 
 
 @triton.jit
 def last_row(x, live):
-    """Return the last row that is there: [C, K] → [K]."""
+    """Return the last live row: [C, K] → [K]."""
     return tl.sum(tl.where((tl.arange(0, x.shape[0]) == live - 1)[:, None], x, 0.0), 0)

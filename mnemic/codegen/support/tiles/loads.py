@@ -20,14 +20,14 @@ def _there(rows, channel, width):
 
 @triton.jit
 def anew(live, number):
-    """Return the number itself, which the compiler takes for another: one row is live at least."""
+    """Return the same number as one the compiler takes for another; at least one row is live."""
     return number + (tl.minimum(live, 1) - 1)
 
 
 @triton.jit
 def fresh(live, row, chunk, memory, own):
-    """Return where a chunk lies, as before; but all threads see what each has stored, and what was
-    loaded from there is loaded anew, so that no register has to hold it (or its places)."""
+    """Return a chunk's indices as ones the compiler takes for new, behind a barrier: what is loaded
+    with them is loaded again, so that no register has to hold it (or its addresses)."""
     tl.debug_barrier()
     return anew(live, row), anew(live, chunk), anew(live, memory), anew(live, own)
 
@@ -110,8 +110,8 @@ def load_matrix(pointer, number, row, rows, column, columns, REAL: tl.constexpr)
 def load_matrix_apart(
     pointer, number, row, rows, column, columns, live, REAL: tl.constexpr
 ):  # fmt: skip
-    """Load a matrix as ``load_matrix`` does, in a body of code of its own, a loop of one turn (none
-    without rows): else Triton makes it an operand of a later product before it is rounded."""
+    """Load a matrix as ``load_matrix`` does, inside a loop of one iteration (none without rows);
+    else Triton would convert it to the layout of a product's operand before it is rounded."""
     found = tl.zeros((column.shape[0], row.shape[0]), REAL)
     for _ in tl.range(0, tl.minimum(live, 1), num_stages=1):
         found = load_matrix(pointer, number, row, rows, column, columns, REAL)

@@ -1,4 +1,4 @@
-"""Products with operands of a told precision."""
+"""Matrix products with operands of a given precision."""
 
 import triton
 import triton.language as tl
@@ -21,8 +21,8 @@ def dot(left, right, PRECISION: tl.constexpr):
 
 @triton.jit
 def dot_apart(left, right, count, PRECISION: tl.constexpr):
-    """Compute L R in a body of code of its own, a loop of one turn (of none where ``count`` is 0):
-    Triton lays the warps of all products of a body as the last of them is best laid."""
+    """Compute L R inside a loop of one iteration (none where ``count`` is 0): a body of its own,
+    since Triton lays out the warps of all products of a body by the last of them."""
     real: tl.constexpr = tl.float64 if PRECISION == "fp64" else tl.float32
     found = tl.zeros((left.shape[0], right.shape[1]), real)
     for _ in tl.range(0, tl.minimum(count, 1), num_stages=1):

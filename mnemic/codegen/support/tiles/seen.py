@@ -1,8 +1,8 @@
-"""Sums onto rows that several chunks see: the rows of windows, c − 1 of them before a sequence's
-first.
+"""Sums onto rows that several chunks see: the rows of windows.
 
-Numbered from the first of these c − 1, row r is seen by the tokens r − c + 1, …, r of its sequence.
-A chunk's tile has an entry s for what its tokens low, …, low + live − 1 see,
+A sequence has c − 1 such rows before its first. Numbered from the first of these c − 1, row r is
+seen by the tokens r − c + 1, …, r of its sequence. A chunk's tile has an entry s for what its
+tokens low, …, low + live − 1 see,
 
     by row       the row low + s,               0 ≤ s < live + c − 1
     by slot      the row low + s // c + s % c,  0 ≤ s < c · live

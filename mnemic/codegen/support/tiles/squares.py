@@ -1,7 +1,7 @@
-"""Shifts of squares of rows, each a product in a body of code of its own.
+"""Shifts of squares of rows, each a product inside a loop of its own.
 
-Triton lays the warps of all products of a body as the last of them is best laid, and of a square of
-a few rows that is down the rows.
+Triton chooses one layout of warps for all products in a body of code, by the last of them, and for
+a square of few rows it would put all warps along the rows.
 """
 
 import triton
@@ -29,7 +29,7 @@ def advanced_square(x, PRECISION: tl.constexpr, ROWS: tl.constexpr):
 
 @triton.jit
 def _apart(left, right, PRECISION: tl.constexpr):
-    """Run ``exact`` in a loop of one turn, of a count that is not known before."""
+    """Run ``exact`` in a loop of one iteration, whose count the compiler does not know."""
     found = tl.zeros_like(right)
     for _ in tl.range(0, tl.minimum(tl.num_programs(0), 1), num_stages=1):
         found += exact(left, right, PRECISION)

@@ -18,7 +18,7 @@ def load_tap(pointer, first, tap, TAPS: tl.constexpr, channel, width, REAL: tl.c
 
 @triton.jit
 def store_once(pointer, number, row, rows, value):
-    """Store the vector [rows] with this number, by the first of the programs that have it."""
+    """Store the vector [rows] with this number, by the first program of those that share it."""
     own = tl.where(tl.program_id(1) == 0, rows, 0)
     tl.store(pointer + number * rows + row, value, mask=row < own)
 

@@ -1,4 +1,5 @@
-"""A chunk's plan divided at what carried states reach: parts in parallel, and a scan between."""
+"""A chunk's plan divided into kernels: what no state reaches runs in parallel, the rest is a
+scan."""
 
 from mnemic.codegen.tiled.divided.gradient_parts import GradientParts as GradientParts
 from mnemic.codegen.tiled.divided.gradient_parts import gradient_parts as gradient_parts

@@ -1,7 +1,7 @@
-"""What it costs to compute a quantity anew, or to hand it from one kernel to the next.
+"""The costs of recomputing a quantity, and of storing it in one kernel for the next.
 
-In cycles of a multiprocessor by count, at sizes that are typical: the figures only have to tell
-which of the two is dearer. Both are reasoned, not measured.
+They are cycles of a multiprocessor by count, at sizes that are typical: the figures only have to
+tell which of the two costs more. Both are reasoned, not measured.
 """
 
 from math import inf, prod
@@ -37,7 +37,7 @@ PLACES = 100
 
 
 def length(size: str) -> int:
-    """Return how long an axis of this size is taken to be."""
+    """Return the assumed length of an axis of this size."""
     return LENGTHS.get(size, CHANNELS)
 
 
@@ -47,7 +47,8 @@ def entries(lay: Layout, name: str) -> int:
 
 
 def cycles_to_compute(lay: Layout, quantity: Quantity) -> float:
-    """Return the cycles to compute a quantity of what it reads; of an argument, to load it."""
+    """Return the cycles to compute a quantity from what it reads; for an argument, those of its
+    load."""
     own = entries(lay, quantity.name)
     match quantity.op:
         case Given():
@@ -82,7 +83,8 @@ def storable(lay: Layout, name: str) -> bool:
 
 
 def rounds(lay: Layout, name: str, readers: list[Quantity]) -> bool:
-    """Return whether all that reads a quantity are products, which round their operands anyway."""
+    """Return whether every reader of a quantity is a matrix product, which rounds its operands
+    anyway."""
     return all(_operand(quantity, name) for quantity in readers)
 
 

@@ -1,4 +1,5 @@
-"""What a kernel's turn does, by count: what the choice between kernels goes by."""
+"""Counts of the costly operations in one iteration of a kernel, by which the model compares
+kernels."""
 
 from collections import Counter
 from collections.abc import Iterable

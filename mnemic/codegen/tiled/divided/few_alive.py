@@ -1,9 +1,9 @@
-"""The order of statements in which few tiles are alive at once.
+"""An order of statements in which few tiles are alive at once.
 
-What is alive at a statement: what was made or loaded before and is read by it or later, and what
-it makes. Orders are begun one statement at a time; of those begun the few go on whose fullest
-moment holds the fewest entries (``WIDTH`` of them, a beam). Arguments are loaded where they are
-read first.
+The tiles alive at a statement are those that it makes, and earlier ones (made or loaded) that it or
+a later statement reads. The search is a beam: orders grow by one statement at a time, and the
+``WIDTH`` whose fullest moment holds the fewest entries are kept. Arguments are loaded where they
+are first read.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -27,8 +27,8 @@ def few_alive(lay: Layout, steps: Iterable[Step], kept: Collection[str]) -> tupl
 
 @dataclass(frozen=True)
 class _Begun:
-    """The beginning of an order: its statements, the entries of its fullest moment, and what is
-    alive behind it."""
+    """The beginning of an order: its statements, the entries at its fullest moment, and the tiles
+    alive after it."""
 
     order: tuple[str, ...] = ()
     most: int = 0

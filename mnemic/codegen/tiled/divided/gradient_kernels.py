@@ -144,7 +144,8 @@ def _number(lay: Layout, sizes: tuple[str, ...]) -> str:
 
 
 def _store_part(lay: Layout, tile: Handed) -> str:
-    """Store a chunk's tile; each block of values its own part of what has no values."""
+    """Write the store of a chunk's tile; one without an axis of values is stored once by each block
+    of values, as a part."""
     line = store_tile(lay, tile)
     if _number(lay, tile.sizes) == "memory":
         return line

@@ -75,7 +75,7 @@ def _sign(expr: Any, read: Read) -> int:
 
 
 def _alone(plan: Plan, values: Values, quantity: Quantity, read: Read) -> Product | None:
-    """Return the product that is read, if nothing else reads it and it is no sum over values."""
+    """Return the product that is read, if nothing else reads it and it is not a sum over values."""
     found = plan[read.quantity]
     whole = read.axes == quantity.axes and plan.graph.out_degree(read.quantity) == 1
     if not whole or plan.is_end(read.quantity) or values.begins(found):

@@ -15,8 +15,8 @@ from mnemic.codegen.tiled.layout import Held, Layout
 
 @dataclass(frozen=True)
 class Handed:
-    """A chunk's quantity that one kernel stores and others load: in the call's own type where
-    these only take it as an operand of products, which they ``round`` it for anyway."""
+    """A quantity of a chunk that one kernel stores for others; in the call's own type if these only
+    take it as an operand of products, which ``round`` it anyway."""
 
     name: str
     sizes: tuple[str, ...]
@@ -35,7 +35,8 @@ class Divided:
 
 
 def divided(lay: Layout) -> Divided | None:
-    """Divide a chunk's plan; None where nothing worth a kernel of its own leaves the scan."""
+    """Divide a chunk's plan into two kernels; None where nothing outside the scan is worth a
+    kernel."""
     plan = lay.plan
     phases = plan.phases()
     before = {q.name for q in phases.before if not isinstance(q.op, Given)}

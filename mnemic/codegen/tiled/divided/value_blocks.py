@@ -1,9 +1,9 @@
-"""A kernel whose programs have all values of a chunk: which of its statements a loop over blocks of
-values takes, and which stand before and behind it.
+"""The statements of a kernel whose programs loop over blocks of values: before, inside and after
+that loop.
 
-Of a memory whose values may be cut no value depends on another one. So in its gradient what has no
-values of its own (a gradient of keys, say) is a sum over them, and nothing with values reads such a
-sum: each block adds its part, and behind the loop the sums are whole.
+In a memory whose values may be cut no value depends on another one. So in its gradient a quantity
+without an axis of values (a gradient of keys, say) is a sum over them, and nothing with such an
+axis reads the sum: each block adds its part, and after the loop the sums are complete.
 
     before   what has no values, and what the loop reads of it
     inside   what has values, a block at a time, and of each sum the block's part
@@ -22,7 +22,7 @@ from mnemic.codegen.tiled.swept.along_axis import mixed, summed
 
 @dataclass(frozen=True)
 class Values:
-    """What each quantity of a gradient's plan has to do with values that may be cut."""
+    """How each quantity of a gradient's plan relates to the axis of values."""
 
     lay: Layout
     sums: frozenset[str]
@@ -30,8 +30,8 @@ class Values:
 
     @classmethod
     def of(cls, lay: Layout) -> "Values | None":
-        """Sort a plan's quantities; None where something with values reads a sum over them, or
-        what is read of all values is no sum."""
+        """Sort a plan's quantities by whether they have values; None where something with values
+        reads a sum over them, or a quantity without values reduces them otherwise than by a sum."""
         found: set[str] = set()
         size, count = lay.split, -1
         if not size:
@@ -72,9 +72,9 @@ class Blocks:
 def blocks(
     lay: Layout, values: Values, inside: list[Quantity], ends: Collection[str]
 ) -> Blocks:  # fmt: skip
-    """Order what some ends need: before a loop over blocks of values, inside it, and behind it.
+    """Order what some ends need: before a loop over blocks of values, inside it, and after it.
 
-    Arguments are loaded anew behind the loop, and what takes no product is computed anew.
+    After the loop arguments are loaded again, and what takes no product is computed again.
     """
     every: tuple[Row | Held, ...] = (*lay.rows, *lay.given)
     loads = {load.name: load for load in every}

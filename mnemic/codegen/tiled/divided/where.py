@@ -1,8 +1,9 @@
-"""Which quantities one kernel hands to the next: a least cut of the graph between them.
+"""Which quantities one kernel stores for the next: a minimum cut of the graph between them.
 
-What an earlier kernel may compute is either stored there and loaded where it is read, or computed
-anew where it is read. Of all ways the cheapest is taken, by the costs of ``costs``; so products and
-solves are handed on, what is light or larger than what it is made of is made again.
+A quantity that an earlier kernel could compute is either stored there and loaded where it is read,
+or recomputed where it is read. The cheapest of all choices is taken, by the costs of ``costs``; so
+results of products and solves are stored, and what is cheap, or larger than its inputs, is
+recomputed.
 """
 
 from collections.abc import Collection
@@ -21,7 +22,7 @@ EARLIER, LATER, STORED = "", " later", " stored"
 def handed_on(
     lay: Layout, earlier: Collection[str], later: Collection[str], *, barred: Collection[str] = ()
 ) -> tuple[str, ...]:  # fmt: skip
-    """Return what stands ``earlier`` and is stored for what comes ``later``, by name and in order.
+    """Return the quantities of ``earlier`` that are stored for ``later``, by name and in order.
 
     Arguments and memories that are given can be loaded in either kernel; what is ``barred`` is not
     stored.

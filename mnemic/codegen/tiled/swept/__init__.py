@@ -1,4 +1,4 @@
-"""Kernels that go along axes of their memories block by block, where registers do not hold them."""
+"""Kernels that loop over blocks of their memories, for memories that do not fit into registers."""
 
 from mnemic.codegen.tiled.swept.block_lines import WAIT as WAIT
 from mnemic.codegen.tiled.swept.block_lines import loop as loop

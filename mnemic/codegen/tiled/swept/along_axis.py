@@ -16,7 +16,7 @@ def curved(quantity: Quantity) -> bool:
 
 
 def rest(quantity: Quantity) -> bool:
-    """Return whether a quantity adds something to a sum over blocks when they are through."""
+    """Return whether a quantity adds further terms to a sum over blocks once that is complete."""
     return isinstance(quantity.op, Fused)
 
 
@@ -44,7 +44,7 @@ def summed(lay: Layout, quantity: Quantity) -> set[str]:
 
 
 def tops(quantity: Quantity) -> bool:
-    """Return whether a quantity is a maximum, not a sum."""
+    """Return whether a quantity is a maximum rather than a sum."""
     operation = called(quantity)
     return operation is not None and bool(operation.tops)
 

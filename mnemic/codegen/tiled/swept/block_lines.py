@@ -1,7 +1,7 @@
-"""The lines of kernels whose memories lie in the device's memory, and are gone through by blocks.
+"""The lines of kernels whose memories lie in device memory, and are looped over by blocks.
 
-The memories stand where those at the end belong, and all threads of a program wait for each other
-between sweeps.
+The memories stand where the final ones belong, and a barrier for all threads of a program separates
+the sweeps. A *sweep* is one loop over all blocks of an axis.
 """
 
 from collections.abc import Iterator
@@ -60,12 +60,12 @@ class Printer:
         return found
 
     def resident(self) -> list[Held]:
-        """Return the memories that stay in registers."""
+        """Return the memories that have no swept axis, and so stay in registers."""
         return [state for state in self.lay.states if not self.sweeps.axis(state.name)]
 
     @property
     def some(self) -> bool:
-        """Whether the compiler is not to know that a sweep passes by any block."""
+        """Whether the number of a sweep's blocks is hidden from the compiler (see ``SOME``)."""
         return False
 
     @property
@@ -141,7 +141,8 @@ class Printer:
         return [*known[:place], *own, *known[place:]]
 
     def _rest(self, quantity: Quantity) -> str:
-        """Write what is left of a sum over blocks when they are through; empty if nothing is."""
+        """Write the terms that a quantity adds to its sum over blocks when that is complete; empty
+        if none."""
         if not isinstance(quantity.op, Fused) or not self.sweeps.crosses(quantity.name):
             return ""
         sign = "+" if quantity.op.sign > 0 else "-"
@@ -151,7 +152,7 @@ class Printer:
         return gradient.cited(self.numbers, quantity.equation)
 
     def sweep(self, found: Loop, moving: Moves) -> Iterator[str]:
-        """Write a loop over the blocks of an axis; memories move on once nothing loads them."""
+        """Write a loop over the blocks of an axis; each memory is updated after its last load."""
         if found.search:
             yield from self._search(found)
             return
@@ -228,15 +229,22 @@ class Printer:
 SOME = (
     "        some = tl.minimum(live, 1)  # one; for all the compiler knows there may be no blocks"
 )
-"""How often a sweep passes by all blocks. Of sweeps that surely pass by some the compiler keeps
-places and factors for those that follow, in registers that a gradient does not have."""
+"""The number 1, in a form that the compiler cannot know, by which the number of blocks is
+multiplied.
+
+If a sweep certainly had iterations, the compiler would hoist addresses and factors for later
+sweeps, into registers that a gradient does not have.
+"""
 
 ANEW = """\
         row, chunk, memory = row + (some - 1), chunk + (some - 1), memory + (some - 1)
         if LEAN:
             t = t + (some - 1)"""
-"""The same numbers as before, which the compiler takes for others: so it makes the places of what
-a section reads anew, and keeps none of earlier ones (in a lean cut not those of rows either)."""
+"""The same numbers as before, in a form in which the compiler takes them for others.
+
+So it computes the addresses of what a section reads again, and keeps none of earlier sections (in a
+lean cut not those of rows either).
+"""
 
 
 def loop(size: str, pad: int, some: bool = False) -> list[str]:

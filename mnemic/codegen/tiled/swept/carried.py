@@ -1,8 +1,9 @@
-"""Rows along no swept axis that outlast a sweep: they are stored, and loaded where they are read.
+"""Rows without a swept axis that later sweeps need: they are stored, and loaded where they are
+read.
 
-A chunk that goes through its memories many times makes a few rows in each sweep (a prediction, an
-error, a part of a gradient), and later sweeps read them. To keep them all in registers meanwhile
-leaves none for the blocks; next to the memories that a sweep loads they are little.
+A chunk that sweeps over its memories many times makes a few rows in each sweep (a prediction, an
+error, a part of a gradient), and later sweeps read them. Kept in registers all that time, they
+would leave none for the blocks; next to the memories that a sweep loads, loading them costs little.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,9 @@
-"""A lean cut of a gradient along its memories keeps fewer rows in registers from block to block.
+"""The lean cut of a gradient that loops over blocks of its memories: fewer rows stay in registers.
 
-A loop multiplies its blocks by rows of channels that lie along no swept axis. The compiler loads
-and rounds them once, before the loop, and each warp holds all of them; in a lean cut each block
-loads those that lie in the device's memory anew, which next to its memories is little. What was
-stored for it all threads have seen: they wait behind a section's stores, and at a chunk's end.
+A loop multiplies its blocks by rows of channels that have no swept axis. The compiler loads and
+rounds them once, before the loop, and each warp holds all of them; in a lean cut each block reloads
+those that lie in device memory, which next to its memories is little. Rows stored for this purpose
+are visible to all threads: there is a barrier after a section's stores, and at a chunk's end.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A chunk that goes along an axis by blocks: its sections, their loops, the steps of a block."""
+"""A chunk that loops over blocks of an axis: its sections, their loops, the steps of a block."""
 
 from dataclasses import dataclass
 
@@ -30,14 +30,14 @@ class Store:
 
 @dataclass(frozen=True)
 class End:
-    """Something along the axis that is known, to be stored."""
+    """A quantity along the axis that is to be stored when it is known."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Again:
-    """The load of rows along no swept axis, for each block of a lean cut."""
+    """The load of rows without a swept axis, repeated for each block in a lean cut."""
 
     load: Row | Scratch
 
@@ -66,11 +66,11 @@ class Loop:
 
     @property
     def made(self) -> set[str]:
-        """What is computed of a block."""
+        """The quantities that are computed of each block."""
         return {step.name for step in self.steps if isinstance(step, Quantity)}
 
     def after(self, names: set[str]) -> int:
-        """Count the steps that are done when nothing loads or computes any of these any more."""
+        """Count the steps after which nothing loads or computes any of these names."""
         made = (Row, Held, Scratch, Quantity)
         found = [i for i, x in enumerate(self.steps, 1) if isinstance(x, made) and x.name in names]
         return max(found, default=0)
@@ -78,7 +78,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Section:
-    """What is computed before a sweep, which ends are known by then, and the sweep's loops."""
+    """The statements before a sweep, the ends that are known by then, and the sweep's loops."""
 
     steps: tuple[Load | Quantity | Store, ...]
     ends: tuple[str, ...]

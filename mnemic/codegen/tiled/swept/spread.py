@@ -14,8 +14,8 @@ from mnemic.codegen.tiled.layout import Layout
 
 
 def spread(lay: Layout, along: tuple[str, ...]) -> Plan:
-    """Write the functions of whole memories in a layout's plan as sums and maxima over entries, in
-    a copy; return the plan itself where it has none of memories that are gone along."""
+    """Rewrite functions of whole memories in a copy of a layout's plan as sums and maxima over
+    entries; return the plan itself where no such function takes a memory with a swept axis."""
     plan = lay.plan
     found = [
         (q.name, operation.by_entries) for q in plan.ordered()

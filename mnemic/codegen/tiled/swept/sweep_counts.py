@@ -20,7 +20,7 @@ from mnemic.codegen.tiled.swept.sections import Loop, Sum
 
 @dataclass
 class Levels:
-    """A layout whose memories are gone through along some axes.
+    """A layout whose memories are looped over by blocks of some axes.
 
     ``inside`` are its statements; ``ends`` are to be known as soon as they can be, ``last`` (the
     next memories) in the last sweep.

@@ -1,4 +1,4 @@
-"""Which axes of its memories a form can go along, block by block."""
+"""Which axes of its memories a form can loop over block by block."""
 
 from collections.abc import Callable
 from itertools import chain, combinations

@@ -16,8 +16,8 @@ from mnemic.codegen.tiled.swept.sweeps import Sweeps
 
 @dataclass(frozen=True)
 class Closing:
-    """What the end of an interval of so many tokens puts in place, by sweeps of its own: what it
-    computes, or what the end of a shorter one has."""
+    """The update at the end of an interval of so many tokens, computed in sweeps of its own: by
+    memory the new value, or the one that a shorter interval's end has left."""
 
     every: int
     sweeps: Sweeps
@@ -141,7 +141,7 @@ class Forward(Printer):
         yield from (f"{space}    {line}" for line in self._kept_moves(closing.moves))
 
     def _kept_moves(self, moves: dict[str, str]) -> Iterator[str]:
-        """Put in place what stays in registers, of what an interval's end moves."""
+        """Write an interval's end for memories in registers."""
         ends = {self.lay.plan.output if s == OUTPUT else s: n for s, n in moves.items()}
         own = {s: n for s, n in ends.items() if s != n and not self.sweeps.axis(s)}
         if own:
@@ -172,8 +172,8 @@ class Forward(Printer):
         return {name: own for name, own in found.items() if own[1]}
 
     def stays(self, state: Held) -> Iterator[str]:
-        """Yield the lines that put in place a memory that a chunk leaves as it is: none, since it
-        is there; a step, whose next memories lie elsewhere, copies it."""
+        """Yield the lines for a memory that a chunk does not change: none, as it is in place
+        already; the kernel of a single token, whose next memories lie elsewhere, copies it."""
         yield from ()
 
     def _store(self, state: Held, value: str) -> str:
@@ -244,8 +244,8 @@ def _closing(form: Sweeps, closing: plans.Closing, standing: dict[str, str]) -> 
 def _anew(
     form: Sweeps, closing: plans.Closing, standing: dict[str, str]
 ) -> dict[str, Quantity]:  # fmt: skip
-    """Return what an interval's end computes once more, of what it reads along the axis: a chunk's
-    quantities that follow from the memories it has left.
+    """Return what an interval's end must recompute of the quantities along the axis that it reads:
+    those of the chunk that follow from the memories it has left.
 
     Raises ``NoTiles`` where one does not.
     """
