@@ -338,7 +338,7 @@ def test_initial_duals_that_are_missing_or_wrong() -> None:
 @pytest.mark.parametrize(
     ("told", "words"),
     [
-        ({"retention": {"decay": "channel"}, "memory": MLP}, "a decay by channel of a memory of"),
+        ({"retention": {"decay": "channel"}, "memory": MLP}, "a decay by channel on a memory of"),
         ({"retention": {"normalize": "rows"}, "optimizer": THETA}, "that starts at zero"),
         (
             {"memory": MLP, "optimizer": {**RATE, "every": 6, "anchor": {"chunk": 4}}},

@@ -585,6 +585,6 @@ def test_momentum_by_channel_goes_token_by_token(per: str, bias: Any) -> None:
 
 def test_momentum_by_channel_of_layers_is_refused() -> None:
     momentum = {"method": "momentum", "rate": "token", "momentum": {"from": "input", "per": "key"}}
-    with pytest.raises(InvalidSpec, match="momentum by channel of a memory of layers"):
+    with pytest.raises(InvalidSpec, match="momentum by channel on a memory of several layers"):
         compiled({"mnemic": 1, "name": "trails", "bias": "l2", "memory": "mlp",
                   "optimizer": momentum})  # fmt: skip
