@@ -99,7 +99,7 @@ def test_columns_that_fade_in_a_chunk_are_the_recurrence(more: dict[str, Any]) -
 
 def test_layers_of_which_one_has_the_channels_are_refused() -> None:
     """With the place and the reason."""
-    with pytest.raises(InvalidSpec, match=r"retention\.decay: .*memory of layers"):
+    with pytest.raises(InvalidSpec, match=r"retention\.decay: .*memory of several layers"):
         compiled({**spec("key", MUON), "memory": {"kind": "mlp", "depth": 2}})
 
 
