@@ -23,3 +23,11 @@ def indices_of(problem: Problem) -> dict[Any, list[float]]:
 def places_of(problem: Problem) -> dict[Any, list[float]]:
     """Return, by symbol, the numbers at which expressions are sampled: coefficients and indices."""
     return {**ranges_of(problem.scalars), **indices_of(problem)}
+
+
+def values_in(problem: Problem, expr: Any, *known: Any) -> dict[Any, list[float]]:
+    """Return values of the symbols of an expression but the known: of coefficients, heads and
+    tokens; 0.5 of any other."""
+    values = places_of(problem)
+    free = sorted(expr.free_symbols - {*known}, key=str)
+    return {x: values.get(x, [0.5]) for x in free}

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.channels import CHANNELS, at_padding, keep
-from mnemic.compiler.indices import places_of
+from mnemic.compiler.indices import values_in
 from mnemic.compiler.numbers import sampler
 from mnemic.compiler.points import points
 from mnemic.compiler.rule import Rule
@@ -20,10 +20,10 @@ def warning(rule: Rule) -> str | None:
     prediction 0 of a memory that begins at zero.
     """
     signal = rule.error.signal
-    free = sorted(signal.free_symbols - {sym.y, sym.v, sym.n}, key=str)
-    function = sampler(signal, [sym.y, sym.v, sym.n, *free])
-    places, values = places_of(rule.problem), [*_values(rule)]
-    for point in points([places.get(x, [0.5]) for x in free]):
+    others = values_in(rule.problem, signal, sym.y, sym.v, sym.n)
+    function = sampler(signal, [sym.y, sym.v, sym.n, *others])
+    values = [*_values(rule)]
+    for point in points([*others.values()]):
 
         def lacks(y: float, v: float, point: tuple[float, ...] = point) -> bool:
             return function(y, v, abs(y - v), *point) is None

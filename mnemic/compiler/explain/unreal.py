@@ -9,7 +9,7 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.channels import CHANNELS, at_padding, keep
-from mnemic.compiler.indices import places_of
+from mnemic.compiler.indices import values_in
 from mnemic.compiler.numbers import sampler
 from mnemic.compiler.points import points
 from mnemic.compiler.problem import Problem
@@ -76,7 +76,7 @@ def _find(problem: Problem) -> Iterator[Asked]:
             shape = activation_of(memory.activation)
             yield Asked("The memory's activation is", shape, {sym.x: CHANNELS})
     if problem.link is not None:
-        others = _others(problem, problem.link, sym.a)
+        others = values_in(problem, problem.link, sym.a)
         yield Asked("The link is", problem.link, {sym.a: CHANNELS}, others)
 
 
@@ -96,7 +96,7 @@ def _of_coefficients(problem: Problem) -> Iterator[Asked]:
             what = f"The activation {declared.activation} of {scalar.place} is"
             yield Asked(what, activation_of(declared.activation), {sym.x: ANY})
         if declared.expr is not None and scalar.expr.free_symbols:
-            others = _others(problem, scalar.expr)
+            others = values_in(problem, scalar.expr)
             yield Asked(f"{scalar.place}: {declared.expr} is", scalar.expr, {}, others)
 
 
@@ -108,7 +108,7 @@ def _of_keys(problem: Problem) -> Iterator[Asked]:
         places = keep(CHANNELS, *behind[symbol])
         if not expr.has(sp.Abs):  # which is printed with a floor
             places += at_padding(*behind[symbol])
-        others = _others(problem, expr, symbol)
+        others = values_in(problem, expr, symbol)
         yield Asked(f"keys.{role} is", expr, {symbol: places}, others)
 
 
@@ -124,10 +124,3 @@ def _of_features(problem: Problem) -> Iterator[Asked]:
             function = read(text, {"s": sym.x})
             places = {sym.x: keep(PRODUCTS, *behind)}
             yield Asked(f"The kernel {text} is", function, places, letter="k·q")
-
-
-def _others(problem: Problem, expr: Any, *known: Any) -> dict[Any, list[float]]:
-    """Return values of each other symbol: of coefficients, heads and tokens; 0.5 of any else."""
-    values = places_of(problem)
-    free = sorted(expr.free_symbols - {*known}, key=str)
-    return {x: values.get(x, [0.5]) for x in free}
