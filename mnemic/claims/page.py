@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from mnemic.claims.catalogue import CLAIMS
 from mnemic.claims.claim import Claim
@@ -11,19 +11,34 @@ from mnemic.claims.recorded import outcome
 
 HEAD = """# What the papers claim, reproduced
 
-`mnemic reproduce` lists the claims that are checked, `mnemic reproduce NAME` runs one again: the
-systems are compiled from their specs, seeds and sizes are told, and the verdict follows from the
-numbers by a rule in the code. Not every rule was written before its numbers were seen: in *swaps*,
-*reachability* and *recall-trained* a system that does not solve the task is now *not settled* and
-was *no*; so it is where runs mix at 32 pairs; *functions* takes a factor of 1.5 for "much harder";
-*switching* chooses softmax's bandwidth on the training stream since a first run in which it
-came out worst; and *needles* compares in longer texts only models that have learned the shorter. A
-claim *holds in part* where some of its sentences do; ± is half of the 95 % interval over seeds.
-`-o picture.svg` draws it, `--record` keeps the outcome in the package and `--markdown` prints this
-page from what is kept. Tables of the papers stand beside ours; of figures, of which we have no
-numbers, what the papers say about them.
+`mnemic reproduce` lists the claims, and `mnemic reproduce NAME` checks one: it compiles the systems
+from their specs, runs them with the seeds and sizes that are given below, and applies a rule in the
+code to the numbers. Each sentence of a claim is a line: *yes*, *no*, or *open* where the run does
+not decide it. A claim *holds in part* if some of its sentences hold and others do not. ± is half of
+the 95 % interval over seeds.
+
+These rules were changed after we had seen numbers:
+
+- *swaps*, *reachability* and *recall-trained*: a system that does not solve the task was counted as
+  *no*, and is *open* now;
+- *recall-trained* at 32 pairs: *open*, too, if some runs solve the task and others do not;
+- *functions*: "much harder" means by a factor of 1.5;
+- *switching*: softmax's bandwidth is chosen on the training stream, since a first run in which
+  softmax came out worst;
+- *needles*: only models that have learned the shorter texts are compared on longer ones.
+
+`-o picture.svg` draws the outcome, `--record` keeps it in the package, and `--markdown` prints this
+page from the outcomes that are kept. Where a paper has a table, its numbers stand beside ours;
+where it has only a figure, what the paper says about it is checked.
 
 """
+
+PLURAL: Final = {
+    "holds": "hold",
+    "holds in part": "hold in part",
+    "does not hold": "do not hold",
+}
+"""The verb of a verdict on several claims."""
 
 
 def page() -> str:
@@ -39,9 +54,18 @@ def counts() -> dict[str, int]:
     return {verdict: count[verdict] for verdict in (*VERDICTS, "not run")}
 
 
+def summary() -> str:
+    """Return how many claims have which verdict, as one phrase; 'not run' only if some were not."""
+    told = [
+        f"{number} {verdict if number == 1 else PLURAL.get(verdict, verdict)}"
+        for verdict, number in counts().items()
+        if number or verdict in VERDICTS
+    ]
+    return f"{len(CLAIMS)} claims: {', '.join(told)}"
+
+
 def _summary(rows: list[tuple[Claim, Outcome | None]]) -> str:
-    told = ", ".join(f"{number} {verdict}" for verdict, number in counts().items())
-    lines = [f"{len(rows)} claims: {told}.\n", "| claim | verdict | source | seconds |",
+    lines = [f"{summary()}.\n", "| claim | verdict | source | seconds |",
              "| --- | --- | --- | --- |"]  # fmt: skip
     for claim, found in rows:
         verdict = "not run" if found is None else found.verdict

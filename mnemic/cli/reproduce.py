@@ -100,7 +100,7 @@ def tell(claim: "Claim", found: "Outcome") -> None:
 
 def _list(as_json: bool) -> None:
     from mnemic.claims import CLAIMS
-    from mnemic.claims.page import counts
+    from mnemic.claims.page import counts, summary
     from mnemic.claims.recorded import outcome
 
     kept = {claim.name: outcome(claim.name) for claim in CLAIMS}
@@ -113,5 +113,4 @@ def _list(as_json: bool) -> None:
     for claim in CLAIMS:
         trained = ", trained" if claim.trained else ""
         echo(f"{claim.name}: {verdicts[claim.name]}{trained}\n  {claim.says}\n  {claim.source}")
-    told = ", ".join(f"{number} {verdict}" for verdict, number in counts().items())
-    echo(f"{len(CLAIMS)} claims: {told}")
+    echo(summary())

@@ -11,7 +11,7 @@ from mnemic.audit.entry import Paper
 from mnemic.audit.verdict import KINDS
 from mnemic.capacity.recorded import DIM, DRAWS, PAIRS
 from mnemic.claims.catalogue import CLAIMS, about
-from mnemic.claims.page import counts as verdict_counts
+from mnemic.claims.page import summary
 from mnemic.relations import Map, Relation
 from mnemic.site import guides
 from mnemic.site.markdown import Ready, escaped, render
@@ -55,8 +55,7 @@ def _claims(shown: Callable[..., Ready]) -> Iterator[tuple[str, Ready]]:
     """Yield the page of all claims, and one of each."""
     told = [reproduced(claim) for claim in CLAIMS]
     toctree = ":hidden:\n\n" + "\n".join(claim.name for claim in CLAIMS)
-    counts = ", ".join(f"{number} {verdict}" for verdict, number in verdict_counts().items())
-    yield "claims/index", shown("claims.md", claims=told, toctree=toctree, counts=counts)
+    yield "claims/index", shown("claims.md", claims=told, toctree=toctree, summary=summary())
     for one in told:
         yield f"claims/{one['claim'].name}", shown("claim.md", c=one)
 

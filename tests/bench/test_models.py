@@ -198,5 +198,6 @@ def test_the_page_tells_what_was_kept(tmp_path: Path) -> None:
     kept(tmp_path, "training", {"gated-deltanet": told})
     text = page.write(tmp_path, tmp_path / "beside.md")[0].read_text()
     assert (
-        "gated-deltanet as fast as the transformer from 2,048 tokens on: missed at 2,048." in text
+        "Goal: gated-deltanet is as fast as the transformer from 2,048 tokens on; "
+        "missed at 2,048." in text
     )

@@ -20,20 +20,23 @@ Results = Mapping[str, Mapping[str, Any]]
 
 HEAD: Final = """# Models beside a transformer
 
-Whole models of two million parameters, in float32 on one thread of a CPU, beside transformers'
-Llama with PyTorch's attention, whose feed-forward is as wide as makes it as large as the gated
-DeltaNet, and whose maps are drawn from N(0, 1/channels), as our models' are.
-Made by `mnemic bench page benchmarks/results -o docs/beside.md`; nothing here is written by hand.
-Seconds are the processor's. Machines that others use as well make them noisy: ratios are of runs
-that took turns in one process, the least of several.
+Whole models of two million parameters, in float32 on one thread of a CPU. The transformer is the
+Llama of the package transformers with PyTorch's attention. Its feed-forward is wide enough to give
+it as many parameters as the gated DeltaNet, and its matrices are drawn from N(0, 1/channels), as
+ours are. `mnemic bench page benchmarks/results -o docs/beside.md` writes this page; nothing on it
+is written by hand.
+
+Times are processor time. They are noisy, since the machine does other work too. A ratio compares
+runs that took turns in one process, and takes the shortest of several runs of each.
 """
 
 LEARNING: Final = """## Learning
 
-Bits a byte of held-out modules of Python's standard library, mean ± standard deviation over seeds
-of the initial values and of the order of the text. The rate is one for all, constant after its
-warm-up and not tuned for any. Time is that of the fastest model; these are the first steps of a
-training, and say little of its end.
+Bits per byte on held-out modules of Python's standard library: mean ± standard deviation over
+seeds, which choose the initial weights and the order of the text. All models train with the same
+learning rate, constant after its warm-up and not tuned for any of them. For equal time, every model
+has as long as the fastest takes for all its steps. These are the first steps of training, and say
+little about where it would end.
 
 ![Held-out bits a byte over steps and over seconds](images/{picture})
 
@@ -41,10 +44,11 @@ training, and say little of its end.
 
 TRAINING: Final = """## Training
 
-Tokens a second of a forward and backward pass of one sequence, in brackets over the transformer's.
-*Over its parts* is the time of the whole model over that of its memory layers, feed-forwards and
-head alone, each there and back by itself; {goal} is the goal. The transformer's own line is its
-fastest of all processes. Lengths for which a model found no memory are left out.
+Tokens per second of a forward and backward pass on one sequence; in brackets, the multiple of the
+transformer's speed. *Model / parts* is the time of the whole model divided by the sum of the times
+of its memory layers, feed-forwards and head, each run forward and backward alone; the goal is
+{goal}. The transformer's own row is its fastest run in any process. A length at which a model ran
+out of memory is left out.
 
 ![Tokens a second over the length](images/{picture})
 
@@ -52,10 +56,10 @@ fastest of all processes. Lengths for which a model found no memory are left out
 
 DECODING: Final = """## Decoding
 
-Tokens a second one by one, after a context of so many tokens, in brackets over the transformer's in
-the cache that `generate()` takes, and what the cache holds. *Static* is the transformer with keys
-and values in place; its cache has the final size from the beginning. Contexts that take a model
-more than two minutes to read are left out.
+Tokens per second, generated one at a time after a context of the given length, and the size of the
+cache. In brackets, the multiple of the transformer's speed with the cache that `generate()` uses by
+default. *Static cache* is the transformer with a cache of its final size, written in place. A
+context that takes a model more than two minutes to read is left out.
 
 ![Tokens a second over the context](images/{picture})
 
@@ -176,7 +180,7 @@ def _training(results: Results, picture: Path) -> str:
             cells = (_cell(one["seconds"].get(n), int(n)) for n in lengths)
             yield (name, *cells, f"{one['parts']['model'] / one['parts']['parts']:.2f}")
 
-    heading = ("model", *(f"T = {int(n):,}" for n in lengths), "over its parts")
+    heading = ("model", *(f"T = {int(n):,}" for n in lengths), "model / parts")
     told = TRAINING.format(picture=picture.name, goal=f"{OVERHEAD:g}")
     return told + _rows(heading, rows()) + _goal(results, training.OVERTAKES)
 
@@ -212,7 +216,8 @@ def _goal(results: Results, least: int) -> str:
     seconds = results[NAMED_AFTER]["seconds"]
     slower = [n for n, s in seconds.items() if int(n) >= least and s["model"] > s[TRANSFORMER]]
     missed = f"missed at {', '.join(f'{int(n):,}' for n in slower)}" if slower else "met"
-    return f"\n{NAMED_AFTER} as fast as the transformer from {least:,} tokens on: {missed}.\n"
+    goal = f"{NAMED_AFTER} is as fast as the transformer from {least:,} tokens on"
+    return f"\nGoal: {goal}; {missed}.\n"
 
 
 def _least(results: Results, kind: str) -> dict[str, float]:
