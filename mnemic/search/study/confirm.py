@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -62,8 +62,9 @@ def confirm(
     further. Each of the two tests of a spec takes half of the 5 %, so that the final statement
     holds with 95 % confidence.
 
-    Results are stored spec by spec: after an interruption the same call resumes. In the later
-    settings the specs that did best in the first setting come first.
+    Results are stored spec by spec: after an interruption the same call resumes. The specs that
+    did best under the last rung's budget come first in the other settings, each in all of them
+    before the next, so that a call that ends early has compared the best everywhere.
 
     Args:
         new: points that the search found, by name.
@@ -84,14 +85,16 @@ def confirm(
         told(f"{number} of {total}: {one.name}{where} {one.why or one.skill}")
         return one
 
-    for setting in _settings(space):
-        of_new = side_by_side(partial(board.trained, setting), new, jobs, board.stopping)
-        skills = [tell(one).skill for one in of_new]
-        best = max((skill for skill in skills if skill), key=_mean, default=None)
-        compared = partial(board.compared, setting, best)
-        for one in side_by_side(compared, known, jobs, board.stopping):
+    first, *later = _settings(space)
+    for stage in ([first], later):
+        best: dict[str, Interval] = {}
+        asked = [(setting, named) for setting in stage for named in new]
+        for one in side_by_side(board.trained, asked, jobs, board.stopping):
+            if skill := tell(one).skill:
+                best[one.setting] = max(best.get(one.setting, skill), skill, key=_mean)
+        asked = [(setting, named) for named in board.best_first(known) for setting in stage]
+        for one in side_by_side(partial(board.compared, best), asked, jobs, board.stopping):
             tell(one)
-        known = board.best_first(known)
     return board.results
 
 
@@ -111,6 +114,9 @@ class _Setting:
     label: str
     settings: Settings
     rung: Rung
+
+
+_Asked = tuple[_Setting, Named]
 
 
 def _settings(space: Space) -> Iterator[_Setting]:
@@ -147,15 +153,21 @@ class _Board:
         found = {name: skill.mean for name, skill in skills.items() if skill}
         return sorted(known, key=lambda named: -found.get(named[0], -math.inf))
 
-    def trained(self, setting: _Setting, named: Named) -> Confirmed:
-        """Train a spec with every fresh seed."""
+    def trained(self, asked: _Asked) -> Confirmed:
+        """Train a spec in a setting with every fresh seed."""
+        setting, named = asked
         return self._keep(setting, named, self._runs(setting, named, self._seeds(0, None)))
 
-    def compared(self, setting: _Setting, best: Interval | None, named: Named) -> Confirmed:
-        """Train a spec with a few seeds, and with the rest unless it is below ``best`` already.
+    def compared(self, found: Mapping[str, Interval], asked: _Asked) -> Confirmed:
+        """Train a spec with a few seeds, and with the rest unless it is below the best found.
 
         Seeds that an earlier call trained stay in the result either way.
+
+        Args:
+            found: by the setting's label, the skill of the best point found.
         """
+        setting, named = asked
+        best = found.get(setting.label)
         early = self.space.settings.confirm.early if best is not None else None
         runs = self._runs(setting, named, self._seeds(0, early))
         if early is not None and not isinstance(runs, Failure):

@@ -102,8 +102,8 @@ def test_longer_and_wider_are_settings_of_their_own(trained, tmp_path):
     asked = space(longer=2, wider=3)
     found = confirm(asked, named(NEW), named(LOW), tmp_path, lines.append)
     assert [(one.name, one.setting) for one in found] == [
-        ("deltanet", ""), ("retnet", ""), ("deltanet", "2x steps"), ("retnet", "2x steps"),
-        ("deltanet", "3x width"), ("retnet", "3x width"),
+        ("deltanet", ""), ("retnet", ""), ("deltanet", "2x steps"), ("deltanet", "3x width"),
+        ("retnet", "2x steps"), ("retnet", "3x width"),
     ]  # fmt: skip
     assert {job[2:] for job in trained} == {(3, 8), (6, 8), (3, 24)}
     assert set(intervals(found, "2x steps")) == {"deltanet", "retnet"}
@@ -112,10 +112,16 @@ def test_longer_and_wider_are_settings_of_their_own(trained, tmp_path):
 
 
 def test_later_settings_begin_with_what_did_best(trained, tmp_path):
+    """Each spec is compared in all of them before the next."""
     broken = load("dla")
-    confirm(space(longer=2), named(NEW), named(broken, LOW, NEAR), tmp_path, lambda line: None)
-    order = dict.fromkeys(name for name, _, steps, _ in trained if steps == 6)
-    assert list(order) == ["deltanet", "gla", "retnet", "dla"]
+    asked = space(longer=2, wider=3)
+    confirm(asked, named(NEW), named(broken, LOW, NEAR), tmp_path, lambda line: None)
+    later = [(name, steps, dim) for name, _, steps, dim in trained if (steps, dim) != (3, 8)]
+    assert list(dict.fromkeys(later)) == [
+        (name, *setting)
+        for name in ("deltanet", "gla", "retnet", "dla")
+        for setting in ((6, 8), (3, 24))
+    ]
 
 
 def test_a_failure_is_kept_with_its_reason(trained, tmp_path):
