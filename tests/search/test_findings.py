@@ -1,5 +1,6 @@
 """What docs/findings.md says of the confirmed search is what its kept runs say."""
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mnemic.dsl.catalogue import names
 from mnemic.search.space.one_block import with_block
 from mnemic.search.space.space import Space, load_space
 from mnemic.search.study.confirm import Confirmed, confidence, confirmed
@@ -102,3 +104,42 @@ def test_the_page_names_what_is_not_below_the_best_found() -> None:
     packaged = {row.name: row.verdict for row in rows() if row.name not in FOUND}
     assert [name for name, said in packaged.items() if said == "above"] == ["path"]
     assert {name for name, said in packaged.items() if said == "not told apart"} == NOT_APART
+
+
+RANKING = " | spec | mean skill | mqar |"
+ALL_FROM = 12
+"""Places down to this one are all in the page's ranking, below it a few."""
+
+
+def ranked(table: str) -> list[list[str]]:
+    """Return the cells of each row of a ranking."""
+    lines = table.splitlines()
+    start = next(i for i, line in enumerate(lines) if RANKING in line)
+    rows = itertools.takewhile(lambda line: line.startswith("|"), lines[start + 2 :])
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+@cache
+def leaderboard() -> dict[str, list[str]]:
+    """By spec, its row as the page has it: without intervals of tasks, parameters and times."""
+    cells = ranked((SEARCH / "wide" / "one-block.md").read_text(encoding="utf-8"))
+    return {
+        name: [str(place), name, mean, *(task.split()[0] for task in rest[:-3]), rest[-2]]
+        for place, (_, name, mean, *rest) in enumerate(cells, 1)
+    }
+
+
+def test_the_ranking_is_the_leaderboards() -> None:
+    made = ranked(PAGE.read_text(encoding="utf-8"))
+    assert made == [leaderboard()[row[1]] for row in made]
+    assert [row[0] for row in made[:ALL_FROM]] == [str(1 + i) for i in range(ALL_FROM)]
+
+
+def test_every_packaged_spec_is_ranked() -> None:
+    assert set(leaderboard()) == set(names())
+    text = (SEARCH / "wide" / "one-block.md").read_text(encoding="utf-8")
+    first = sum(row[0].endswith("=") for row in ranked(text))
+    page = PAGE.read_text(encoding="utf-8")
+    assert f"ranks all {len(names())} packaged specs" in page
+    assert f"{first} specs are not told apart from the first" in page
+    assert f"{first} of {len(names())} specs are not told apart" in page
