@@ -142,7 +142,7 @@ def page(
         parts.append("## Not on every task\n\n" + "\n".join(
             f"- {one.axis}: {one.change}: {one.why}" for one in missing))  # fmt: skip
     if dropped:
-        parts.append("## No neighbours\n\n" + "\n".join(
+        parts.append("## Changes left out\n\n" + "\n".join(
             f"- {one.axis}: {one.change}: {one.why}" for one in dropped))  # fmt: skip
     return "\n\n".join(parts) + "\n"
 
@@ -152,11 +152,12 @@ def _title(space: Space, own: Entry) -> str:
     sizes = ", ".join(f"{n} ({_size(rung.sizes.get(n), e)})" for n, e in settings.tasks.items())
     return (
         f"# Ablation: {own.name}\n\n"
-        f"Each row changes one axis of `{own.name}`, whose own skills stand in the first row, and "
-        f"says by how much the skill changes: means over {rung.seeds} seeds, each beside the same "
-        f"seed of `{own.name}`; ± is half of the 95 % confidence interval. In bold the means that "
-        "differ from 0 with 95 % confidence, all changes together (paired t, with variances told "
-        "from all changes together where there are twenty, and Holm). "
+        f"Each row changes one axis of `{own.name}`, whose own skills are in the first row, and "
+        f"shows by how much the skill changes: the mean over {rung.seeds} seeds of the difference "
+        f"to the same seed of `{own.name}`; ± is half of the 95 % confidence interval. Bold: the "
+        "mean differs from 0 with 95 % confidence for all changes together (paired t tests with "
+        "Holm's correction; with twenty changes or more, variances are estimated from all of them "
+        "together). "
         f"{settings.model.layers} × {settings.model.dim} channels, {rung.steps} steps of "
         f"{settings.training.batch} sequences; {sizes}."
     )

@@ -42,11 +42,11 @@ def _alt(path: str) -> str:
 def _head(found: Effects, sources: Sequence[str], trained: str) -> str:
     told = f", trained on {trained}" if trained else ""
     return (
-        f"# Effects\n\nOf {found.points} points in {', '.join(sources)}{told}. An effect is a mean "
-        "difference of skill over matched pairs: points that agree on every axis but one, the "
-        "block too. ± is half of Student's 95 % interval over pairs; over the seeds of a single "
-        "pair. In bold is what leaves out 0, each interval by itself: of twenty that do nothing "
-        "one is bold."
+        f"# Effects\n\nFrom {found.points} points in {', '.join(sources)}{told}. An effect is the "
+        "mean difference of skill over matched pairs: points that agree on every axis but one, and "
+        "on the block. ± is half of Student's 95 % interval over pairs, or over the seeds if there "
+        "is a single pair. Bold: the interval excludes 0. Each interval is taken by itself, so of "
+        "twenty changes that do nothing one is expected to be bold."
     )
 
 
@@ -63,9 +63,9 @@ def _importance(found: Effects) -> str:
     rows = [[axis, f"{share:.3f}"] for axis, share in found.importance.items()]
     return (
         "## Importance\n\nThe share of each axis by functional ANOVA (PED-ANOVA, Watanabe et al. "
-        "2023, as Optuna has it): how much it tells the best tenth of the points from all. A "
-        "sampler that learns draws more of what is good, so this speaks of what was drawn.\n\n"
-        + _table(["axis", "share"], rows)
+        "2023, as Optuna has it): how well it separates the best tenth of the points from all. A "
+        "sampler that learns draws good points more often, so this describes what was drawn, not "
+        "the whole space.\n\n" + _table(["axis", "share"], rows)
     )
 
 
@@ -76,7 +76,7 @@ def _interactions(found: Sequence[Interaction]) -> str:
     ]
     head = ["axis", "other axis", "change", "other change", "skill", "squares"]
     told = (
-        "## Pairs of axes\n\nHow much more a change does where the other is made too, over matched "
+        "## Pairs of axes\n\nHow much more a change does when the other is made too, over matched "
         "squares: four points that agree on every axis but two."
     )
     if len(found) > MOST:

@@ -61,10 +61,11 @@ def page(points: Sequence[Point], sources: Sequence[str], picture: str = "") -> 
     parts = [
         f"# Pareto fronts\n\n{len(points)} points of {', '.join(sources)}: mean skill over "
         f"{described(points)} "
-        "against the bytes of the state of one sequence after the longest task, the FLOPs of "
-        "products a token, and the milliseconds a training step, medians on the machine as it was. "
-        "A point is on a front where no other has as much skill for less. ± is half of the 95 % "
-        "interval over seeds; neighbours whose intervals overlap are not told apart."
+        "against the bytes of one sequence's state after the longest task, the FLOPs of matrix "
+        "products per token, and the milliseconds per training step (medians, on a machine that "
+        "may have had other work). A point is on a front if no other has as much skill at a lower "
+        "cost. ± is half of the 95 % interval over seeds; points whose intervals overlap are not "
+        "told apart."
     ]
     if left := untimed(points):
         parts.append(left)

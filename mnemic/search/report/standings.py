@@ -16,13 +16,14 @@ from mnemic.search.study.scores import Interval
 
 OWN: Final = "in its own block"
 TEST: Final = (
-    "(t tests with variances told from all specs together, corrected by Bonferroni for all "
+    "(t tests with variances estimated from all specs together, corrected by Bonferroni for all "
     "comparisons with the best)"
 )
 
 TOLD: Final = (
-    "How the mean skills of specs lie. Reliability is the part of their variance that is not the "
-    "seeds' (0: all is chance, 1: none). A task that all solve, or none, only thins the mean."
+    "How the mean skills of specs are spread. Reliability is the part of their variance that does "
+    "not come from seeds (0: all of it does, 1: none does). A task that all specs solve, or none, "
+    "only dilutes the mean."
 )
 
 
@@ -69,12 +70,12 @@ def _ties(within: Sequence[Entry], first: Sequence[str]) -> str:
     if len(within) < 2:
         return ""
     if min(len(e.seeds) for e in within) < 2:
-        return "On one seed nothing is told apart: the order is that of the means alone."
+        return "One seed tells nothing apart: specs are simply ordered by their means."
     if len(first) == 1:
         return f"{first[0]} is above every other spec with 95 % confidence {TEST}."
     return (
-        f"`1=` are not told apart from the best with 95 % confidence {TEST}: {', '.join(first)}. "
-        "The order within them says nothing."
+        f"`1=` marks the specs that are not told apart from the best with 95 % confidence {TEST}: "
+        f"{', '.join(first)}. The order among them means nothing."
     )
 
 
@@ -84,7 +85,7 @@ def _copies(entries: Sequence[Entry]) -> str:
     if not groups:
         return ""
     told = "; ".join(", ".join(group) for group in groups)
-    return f"One rule in one block here, which was trained once: {told}."
+    return f"These are the same rule in this block and were trained once: {told}."
 
 
 def _unswept(entries: Sequence[Entry]) -> str:
@@ -131,11 +132,12 @@ def _title(space: Space) -> str:
         f"Each spec on each task: {_count(settings.model.layers, 'layer')} of "
         f"{settings.model.dim}, {rung.steps} steps of {settings.training.batch} sequences, "
         f"{_count(rung.seeds, 'seed')}; {sizes}. "
-        "Skill is the score on the way from chance (0) to the best possible (1); ± is half of the "
-        "95 % confidence interval over seeds. In brackets the accuracy in percent that a paper "
-        "gives the system on the published setting, with larger models trained longer. The "
-        "milliseconds a step are medians on the machine as it was. Made by `mnemic leaderboard` "
-        f"of the space `{space.name}`; with few steps and seeds an order of neighbours says little."
+        "Skill is the score scaled so that chance is 0 and the best possible is 1; ± is half of "
+        "the 95 % confidence interval over seeds. Brackets show the accuracy in percent that a "
+        "paper reports for the system in the published setting, with larger models trained longer. "
+        "Milliseconds per step are medians, on a machine that may have had other work. Made by "
+        f"`mnemic leaderboard` from the space `{space.name}`; with few steps and seeds the order "
+        "of neighbours means little."
         + _block(space) + _rates(space)
     )  # fmt: skip
 
@@ -151,8 +153,8 @@ def _block(space: Space) -> str:
 def _rates(space: Space) -> str:
     rates = ", ".join(f"{rate:g}" for rate in space.settings.rates)
     return rates and (
-        f" Each spec has the learning rate of {rates} that did best in a sweep by successive "
-        "halving, on a seed of its own."
+        f" Each spec has the one of the learning rates {rates} that did best in a sweep by "
+        "successive halving, on a seed of its own."
     )
 
 
