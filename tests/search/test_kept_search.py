@@ -46,7 +46,7 @@ def written(run):
 def test_the_page_that_is_kept_says_the_same(summary):
     page = (EXAMPLES / "recall" / "report.html").read_text(encoding="utf-8")
     assert summary.verdict.startswith("on fresh seeds, recall-80907e7a wins")
-    assert "above all 7 made by hand: recall-80907e7a" in summary.verdict
+    assert "above all 7 hand-written specs: recall-80907e7a" in summary.verdict
     assert summary.verdict in page
 
 

@@ -100,15 +100,15 @@ def verdict(points: Sequence[tuple[str, Interval]], confidence: float = 0.95) ->
     'a wins: 0.910 ± 0.025 against 0.110 ± 0.025 of b, apart with 95 % confidence'
     """
     if not points:
-        return "nothing came to the last rung"
+        return "no point reached the last rung"
     best, *rest = sorted(points, key=lambda pair: -pair[1].mean)
     if not rest:
-        return f"{best[0]} alone came to the last rung, with {best[1]}"
+        return f"{best[0]} is the only point that reached the last rung, with {best[1]}"
     near = [pair for pair in rest if not above(best[1], pair[1], confidence)]
     name, other = (near or rest)[0]
     shown = f"{best[1]} against {other} of {name}"
     if best[1].seeds < 2 or other.seeds < 2:
-        return f"no winner is called on one seed: {best[0]} has {shown}"
+        return f"one seed cannot show a winner: {best[0]} has {shown}"
     if not near:
         return f"{best[0]} wins: {shown}, apart with 95 % confidence"
     which = "the next" if near[0] is rest[0] else "all others"
@@ -122,12 +122,12 @@ def beaten(
     """Say which of the points found are significantly above every hand-written spec.
 
     >>> beaten([("a", interval([0.9, 0.9]))], [("b", interval([0.1, 0.1]))])
-    'above all 1 made by hand: a; the best of those: b with 0.100 ± 0.000'
+    'above the hand-written spec: a; the best of these: b with 0.100 ± 0.000'
     """
     if not found or not known:
         return ""
     name, best = max(known, key=lambda pair: pair[1].mean)
     higher = [new for new, one in found if all(above(one, other, confidence) for _, other in known)]
-    told = f"above all {len(known)} made by hand"
-    told = f"{told}: {', '.join(higher)}" if higher else f"none found is {told}"
-    return f"{told}; the best of those: {name} with {best}"
+    every = f"all {len(known)} hand-written specs" if len(known) > 1 else "the hand-written spec"
+    told = f"above {every}: {', '.join(higher)}" if higher else f"no point found is above {every}"
+    return f"{told}; the best of these: {name} with {best}"

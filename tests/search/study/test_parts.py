@@ -75,10 +75,12 @@ def test_what_is_above_all_made_by_hand():
         interval([0.1, 0.11]),
     )
     told = beaten([("a", high), ("b", low)], [("c", interval([0.5, 0.51, 0.5])), ("d", low)])
-    assert told == "above all 2 made by hand: a; the best of those: c with 0.503 ± 0.014"
-    assert beaten([("a", high)], [("b", near)]).startswith("none found is above all 1 made by hand")
+    assert told == "above all 2 hand-written specs: a; the best of these: c with 0.503 ± 0.014"
+    assert beaten([("a", high)], [("b", near)]).startswith(
+        "no point found is above the hand-written spec"
+    )
     wide = ("d", interval([0.0, 0.95]))
-    assert beaten([("a", high)], [("c", low), wide]).startswith("none"), "of two seeds, far apart"
+    assert beaten([("a", high)], [("c", low), wide]).startswith("no point"), "of two seeds, far apart"
     assert beaten([("a", high)], []) == beaten([], [("a", high)]) == ""
 
 
