@@ -24,7 +24,15 @@ import optuna
 
 from mnemic.search.report.importance import first_skills
 from mnemic.search.space.space import Space, load_space
-from mnemic.search.study.records import FINISHED, KIND, LOOK, LOOKED, RUNG, SPEC
+from mnemic.search.study.records import (
+    FINISHED,
+    KIND,
+    LOOK,
+    LOOKED,
+    RUNG,
+    SPEC,
+    training_seconds,
+)
 from mnemic.search.study.search import Search, open_search
 from mnemic.search.study.trial import _Trial
 from mnemic.search.study.worker import work_on
@@ -48,7 +56,7 @@ def rate(asked: argparse.Namespace) -> dict[str, object]:
         done = work_on(search, asked.jobs)
         found = search.records()[before:]
     counted = [one for one in found if one.counts]
-    training = sum(one.seconds for one in counted)
+    training = training_seconds(counted)
     looking = sum(float(one.attributes.get(LOOKED, 0.0)) for one in found)
     whole = done.seconds * asked.jobs
     return {

@@ -113,7 +113,8 @@ def leaderboard(
         if specs:
             _demand_fit(shared, asked)
         entries = _entries(shared, asked, folder, IN_ONE_BLOCK, again, report, jobs)
-        packaged = _entries(read, asked, folder, RESULTS, again, report or not own, jobs)
+        packaged = _entries(read, asked, folder, RESULTS, again, report or not own, jobs,
+                            demand=False)  # fmt: skip
         read = shared
     text = table(read, entries, packaged)
     if out is not None:
@@ -135,7 +136,7 @@ def leaderboard(
 
 def _entries(
     space: "Space", names: Sequence[str], folder: Path, results: str, again: bool, report: bool,
-    jobs: int,
+    jobs: int, demand: bool = True,
 ) -> "list[Entry]":  # fmt: skip
     """Measure the specs, or read what was measured; return the leaderboard's entries."""
     from mnemic.search.report.leaderboard import leaderboard, read_measured
@@ -143,7 +144,9 @@ def _entries(
     if report:
         return read_measured(space, names, folder, results)
     with going_on(folder):
-        return leaderboard(space, names, folder, to_stderr, again, results, jobs=jobs)
+        return leaderboard(
+            space, names, folder, to_stderr, again, results, jobs=jobs, demand=demand
+        )
 
 
 def _demand_seeds(space: "Space") -> None:

@@ -112,9 +112,12 @@ def search(
         return
     import mnemic.search.report.page  # noqa: F401 (what the report needs is missed before training)
     from mnemic.search.study.patience import told_when_lost
+    from mnemic.search.study.rivals import demand_names
     from mnemic.search.study.search import open_search
     from mnemic.search.study.storage import Beat
 
+    if confirm:
+        demand_names(read)
     if not report or confirm:
         demand_device(read.settings.device, OF_SPACE)
     if grace <= heartbeat:

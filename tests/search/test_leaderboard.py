@@ -8,6 +8,7 @@ import pytest
 
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.load import load
+from mnemic.errors import UsageError
 from mnemic.search.report import leaderboard as board
 from mnemic.search.report.entries import Entry, plain, read
 from mnemic.search.report.points import measured_in
@@ -105,6 +106,38 @@ def test_a_task_that_fails_leaves_the_others(monkeypatch, space, tmp_path):
     assert again.whole
     assert len(again.runs) == 4
     assert "| 1 | deltanet | 0.550 ±" in table(space, [again])
+
+
+def test_a_name_that_is_wrong_leaves_kept_results_alone(monkeypatch, space, tmp_path):
+    """Results without the file that says whose they are, as those of an older version."""
+    monkeypatch.setattr(board, "isolated", fake(""))
+    monkeypatch.setattr(board, "bounds", lambda settings, log: {})
+    folder = tmp_path / "run"
+    board.leaderboard(space, ["deltanet"], folder, lambda line: None)
+    (folder / board.SPACES).unlink()
+    before = (folder / board.RESULTS).read_bytes()
+    with pytest.raises(UsageError, match="deltanett"):
+        board.leaderboard(space, ["deltanett"], folder, lambda line: None)
+    assert (folder / board.RESULTS).read_bytes() == before
+    empty = tmp_path / "empty"
+    with pytest.raises(UsageError, match="deltanett"):
+        board.leaderboard(space, ["gla", "deltanett"], empty, lambda line: None)
+    assert not (empty / board.RESULTS).exists()
+
+
+def test_runs_outlast_a_look_that_fails(monkeypatch, space, tmp_path):
+    """A run without its folder of runs is kept in the entry alone."""
+    monkeypatch.setattr(board, "isolated", fake("mqar"))
+    monkeypatch.setattr(board, "bounds", lambda settings, log: {})
+    folder = tmp_path / "run"
+    (first,) = board.leaderboard(space, ["deltanet"], folder, lambda line: None)
+    assert first.runs
+    monkeypatch.setattr(board, "isolated", lambda *_, **__: Failure("crash", "no compiler"))
+    with pytest.raises(UsageError, match="no spec can be trained"):
+        board.leaderboard(space, ["deltanet"], folder, lambda line: None, again=True)
+    monkeypatch.setattr(board, "isolated", fake("memorisation"))
+    (last,) = board.leaderboard(space, ["deltanet"], folder, lambda line: None, again=True)
+    assert sorted(run.task for run in last.runs) == ["memorisation"] * 2 + ["mqar"] * 2
 
 
 @pytest.mark.parametrize("name", ["nlms", "deltanet"])

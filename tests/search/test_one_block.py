@@ -17,6 +17,7 @@ from mnemic.search.report.standings import table
 from mnemic.search.report.ties import first_group
 from mnemic.search.space.one_block import by_hand, in_block, with_block
 from mnemic.search.space.space import load_space
+from mnemic.search.study import work
 from mnemic.search.study.isolated import Answer, Failure
 from mnemic.search.study.sweep import sweep
 from mnemic.search.study.training import Run
@@ -299,8 +300,6 @@ def test_a_single_rate_is_not_tried():
 
 def test_training_flops_are_three_times_those_of_the_forward_pass():
     """A product's gradient is two products, for either factor; little is done again."""
-    from mnemic.search.study import work
-
     model = {"dim": 128, "layers": 1}
     data = {**SPACE["search"], "constraints": {"training_flops": "1x"}, "model": model}
     settings = load_space({**SPACE, "search": data}).settings
@@ -310,6 +309,33 @@ def test_training_flops_are_three_times_those_of_the_forward_pass():
     assert work.look(load("linear-attention"), load_space(SPACE).settings, None).costs.keys() == {
         "parameters", "state_bytes", "flops",
     }  # fmt: skip
+
+
+def test_attention_costs_products_between_all_pairs():
+    """2 T (d_k + d_v) FLOPs a token and head, masked pairs too, and 2.5 as many with gradients."""
+    q, k, v = (torch.zeros(2, 3, n, 8, requires_grad=True) for n in (16, 32, 32))
+    with work.Products() as forward:
+        y = F.scaled_dot_product_attention(q, k, v)
+    assert forward.flops == 2 * 2 * 3 * 16 * 32 * (8 + 8)
+    with work.Products() as backward:
+        y.sum().backward()
+    assert backward.flops == 2 * 2 * 3 * 16 * 32 * (3 * 8 + 2 * 8)
+
+
+def test_flops_of_attention_grow_with_the_text():
+    """And costs are those of the longest text that any rung trains on."""
+
+    def seen(name, **told):
+        asked = {"tasks": {"mqar": "tiny"}, "rungs": [{"steps": 1}, {"steps": 2, **told}]}
+        space = load_space({**SPACE, "search": {**SPACE["search"], **asked}})
+        return work.look(load(name), space.settings, None)
+
+    longer = {"sizes": {"mqar": "figure-256"}}
+    short, long = (seen("softmax-attention", **told) for told in ({}, longer))
+    assert long.state_bytes > 3 * short.state_bytes
+    assert long.flops > 1.2 * short.flops
+    short, long = (seen("linear-attention", **told) for told in ({}, longer))
+    assert long.state_bytes == short.state_bytes
 
 
 def test_points_to_begin_with_that_contradict_the_block_are_passed_over():

@@ -3,11 +3,11 @@
 import pytest
 
 from mnemic.dsl.catalogue import names
-from mnemic.errors import InvalidSpec
+from mnemic.errors import InvalidSpec, UsageError
 from mnemic.search.space.space import load_space
 from mnemic.search.study import rivals as module
 from mnemic.search.study.isolated import Answer, Failure
-from mnemic.search.study.rivals import rivals
+from mnemic.search.study.rivals import demand_names, rivals
 from mnemic.search.study.work import Look
 
 SEARCH = {
@@ -19,6 +19,12 @@ SEARCH = {
 def space(*against: str, **block: object):
     told = {"mnemic": 1, "name": "s", "search": {**SEARCH, "confirm": {"against": list(against)}}}
     return load_space({**told, "block": block} if block else told)
+
+
+def alone(*against: str):
+    """A space that begins with no packaged spec."""
+    told = {"start": [], "confirm": {"against": list(against)}}
+    return load_space({"mnemic": 1, "name": "s", "search": {**SEARCH, **told}})
 
 
 @pytest.fixture
@@ -65,6 +71,21 @@ def test_those_that_the_block_contradicts_are_told(looked, tmp_path):
     assert any(line.startswith("deltanet is left out: ") for line in lines)
     with pytest.raises(InvalidSpec, match="same key"):
         list(rivals(space("deltanet", key="1"), tmp_path, lines.append))
+
+
+def test_two_of_one_name_are_refused(tmp_path):
+    """Results are kept by name, and one would silently take the other's place."""
+    own = tmp_path / "mine.yaml"
+    own.write_text("mnemic: 1\nname: deltanet\nbias: {kind: huber, delta: 1}\n")
+    with pytest.raises(
+        UsageError, match=r"mine\.yaml: is called 'deltanet', as is a packaged spec"
+    ):
+        list(rivals(space(str(own), "all"), tmp_path, lambda line: None))
+    second = tmp_path / "second.yaml"
+    second.write_text("mnemic: 1\nname: deltanet\nbias: dot\n")
+    with pytest.raises(UsageError, match=r"second\.yaml: is called 'deltanet', as is .*mine\.yaml"):
+        demand_names(alone(str(own), str(second)))
+    demand_names(alone(str(own), str(own), "gla"))
 
 
 def test_another_name_is_refused():

@@ -44,6 +44,7 @@ Tell = Callable[[str], None]
 def leaderboard(
     space: Space, names: Sequence[str], folder: Path, told: Tell, again: bool = False,
     results: str = RESULTS, made: Mapping[str, Spec] | None = None, jobs: int = 1,
+    demand: bool = True,
 ) -> list[Entry]:  # fmt: skip
     """Measure each spec; results and failures of earlier calls are reused.
 
@@ -52,7 +53,8 @@ def leaderboard(
     trained. ``again`` retries what failed; ``results`` is the file that stores the entries;
     ``made`` are specs built in memory, by name: any other name is a packaged spec's or a path.
     ``jobs`` specs are trained at a time. On Ctrl-C runs save, and no incomplete entry is stored.
-    Where the space has other tasks or more seeds than before, only these are trained.
+    Where the space has other tasks or more seeds than before, only these are trained. Without
+    ``demand`` specs may all be refused or over the budget, and nothing is trained.
 
     Raises:
         UsageError: no spec is within the budget; no leaderboard belongs in the folder; or no such
@@ -62,18 +64,20 @@ def leaderboard(
     demand_device(space.settings.device, OF_SPACE)
     claim(folder, "leaderboard")
     demand_same(space, folder, results)
-    before = stored(folder / SPACES)
+    before, kept = stored(folder / SPACES), (folder / results).exists()
     write_json(folder / SPACES, {**before, results: _identity(space)})
     (folder / "logs").mkdir(exist_ok=True)
     try:
         limits = bounds(space.settings, folder / "logs" / "reference.log")
         board = _Board(space, folder, results, limits, again, made or {})
         found = {name: board.looked(name, told) for name in names}
-        _demand_some(list(found.values()), limits)
+        if demand:
+            _demand_some(list(found.values()), limits)
     except UsageError:
         if results not in before:  # nothing was trained: the corrected space is to be welcome
             write_json(folder / SPACES, before)
-            (folder / results).unlink(missing_ok=True)
+            if not kept:
+                (folder / results).unlink(missing_ok=True)
         raise
     done = side_by_side(board.measured, list(found.values()), jobs, board.stopping)
     for index, entry in enumerate(done, 1):
@@ -195,7 +199,8 @@ class _Board:
         first = settings.rungs[0] if settings.rungs[0].untrained is not None else None
         seen = isolated(work.look, spec, settings, first, bounds=self.allowed, log=self._log(name))
         if isinstance(seen, Failure):
-            return self._keep(self._refused(name, f"{seen.kind}: {seen.why}", told), spec)
+            refused = self._refused(name, f"{seen.kind}: {seen.why}", told)
+            return self._keep(replace(refused, spare=self._done(name, spec)), spec)
         over, spare = beyond(seen.value.costs, self.limits), self._done(name, spec)
         return self._keep(Entry(name, seen.value, (), over, spare=spare), spec)
 

@@ -26,7 +26,13 @@ from mnemic.search.report.ties import first_group
 from mnemic.search.report.times import step_time, untimed
 from mnemic.search.space.space import Space
 from mnemic.search.study.confirm import Confirmed
-from mnemic.search.study.records import DUPLICATE, FINISHED, Record, replaced
+from mnemic.search.study.records import (
+    DUPLICATE,
+    FINISHED,
+    Record,
+    replaced,
+    training_seconds,
+)
 from mnemic.search.study.scores import by_seed, by_task, interval
 from mnemic.search.study.search import Search
 
@@ -110,9 +116,10 @@ def _tasks(space: Space, one: Confirmed) -> list[list[float]]:
 
 
 def _counts(records: Sequence[Record], summary: Summary) -> str:
-    seconds = sum(one.seconds for one in records if one.kind != DUPLICATE)
     told = ", ".join(f"{count} {end}" for end, count in summary.ends.items())
-    return f"{len(records)} trials: {told}; {seconds / 3600:.2f} hours of training"
+    return (
+        f"{len(records)} trials: {told}; {training_seconds(records) / 3600:.2f} hours of training"
+    )
 
 
 def _budget(search: Search) -> str:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from mnemic.search.report.comparable import described
 from mnemic.search.report.figures import AXES, WORDS, svg
 from mnemic.search.report.points import Point
-from mnemic.search.report.times import timed, untimed
+from mnemic.search.report.times import step_time, timed, untimed
 from mnemic.search.study.halving import dominates
 from mnemic.search.study.scores import interval
 
@@ -82,7 +82,7 @@ def _table(points: Sequence[Point]) -> str:
     rows = [["spec", "mean skill", "state, bytes", "FLOPs a token", "ms a step"], ["---"] * 5]
     rows += [
         [p.name, str(interval(list(p.seeds.values()))), f"{p.costs['state_bytes']:,.0f}",
-         f"{p.costs['flops']:,.0f}", f"{1e3 * p.costs['step_seconds']:.1f}"]
+         f"{p.costs['flops']:,.0f}", step_time(p.runs)]
         for p in points
     ]  # fmt: skip
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)

@@ -11,6 +11,8 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import Final
 
+from filelock import FileLock
+
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.spec import Spec
 from mnemic.models.device import OF_SPACE, demand_device
@@ -139,8 +141,11 @@ class _Board:
     def __init__(self, space: Space, folder: Path) -> None:
         self.space, self.folder = space, folder
         self.stopping, self.writing = Event(), Lock()
-        self.kept = {(one.setting, one.name): (one, digest) for one, digest in _load(space, folder)}
+        self.kept = {(one.setting, one.name): (one, digest) for one, digest in self._stored()}
         self.done = {run.key: run for one, _ in self.kept.values() for run in one.runs if run.key}
+
+    def _stored(self) -> list[tuple[Confirmed, str]]:
+        return _load(self.space, self.folder)
 
     @property
     def results(self) -> list[Confirmed]:
@@ -218,7 +223,9 @@ class _Board:
             found = Confirmed(name, (), f"{runs.kind}: {runs.why}", setting.label)
         else:
             found = Confirmed(name, runs, "", setting.label)
-        with self.writing:
+        lock = FileLock(self.folder / f"{NAME}.lock")
+        with self.writing, lock:  # another command may confirm in this folder, too
+            self.kept |= {(one.setting, one.name): (one, d) for one, d in self._stored()}
             self.kept[setting.label, name] = (found, spec_hash(spec))
             plain = [{**asdict(one), "spec": digest} for one, digest in self.kept.values()]
             write_json(self.folder / NAME, {"space": self.space.hash, "confirmed": plain})

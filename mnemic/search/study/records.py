@@ -91,11 +91,6 @@ class Record:
         """Return the training runs of a rung."""
         return [run_of(told) for told in self.rungs.get(rung, {}).get("runs", ())]
 
-    @property
-    def seconds(self) -> float:
-        """The seconds of training, over all rungs."""
-        return sum(float(found.get("seconds", 0.0)) for found in self.rungs.values())
-
 
 def record(trial: FrozenTrial) -> Record:
     """Return the record of a trial as Optuna keeps it."""
@@ -114,6 +109,13 @@ def run_of(told: dict[str, Any]) -> Run:
     """Return the run that was stored as plain data."""
     curve = tuple((int(step), float(score)) for step, score in told["curve"])
     return Run(**{**told, "curve": curve})
+
+
+def training_seconds(records: Iterable[Record]) -> float:
+    """Return the seconds of all training runs; a run that several rungs or trials share once."""
+    every = (run for one in records for rung in one.rungs for run in one.runs(rung))
+    runs = {(run.task, run.seed, run.key, run.score, run.seconds) for run in every}
+    return sum(seconds for *_, seconds in runs)
 
 
 def distinct(records: Iterable[Record]) -> Iterator[Record]:

@@ -10,7 +10,7 @@ from threading import Event
 
 from mnemic.dsl.catalogue import names
 from mnemic.dsl.spec import Spec
-from mnemic.errors import InvalidSpec
+from mnemic.errors import InvalidSpec, UsageError
 from mnemic.search.space.one_block import by_hand
 from mnemic.search.space.space import Space
 from mnemic.search.study import work
@@ -31,7 +31,9 @@ def rivals(space: Space, logs: Path, told: Callable[[str], None], jobs: int = 1)
 
     Raises:
         InvalidSpec: a spec that is named contradicts the space's block.
+        UsageError: two specs have the same name.
     """
+    demand_names(space)
     given = space.settings.confirm.against
     named = [name for name in given if name != ALL]
     taken = [by_hand(space, name) for name in named]
@@ -51,6 +53,25 @@ def rivals(space: Space, logs: Path, told: Callable[[str], None], jobs: int = 1)
             told(f"{name} is left out: {reason}")
         else:
             yield spec
+
+
+def demand_names(space: Space) -> None:
+    """Raise UsageError if two specs that a confirmation compares with have the same name.
+
+    Results are kept by name, so one of them would take the place of the other.
+    """
+    start, against = space.settings.start, space.settings.confirm.against
+    known = {name: name for name in names()} if ALL in (*start, *against) else {}
+    for source in dict.fromkeys((*start, *against)):
+        if source == ALL or known.get(source) == source:
+            continue
+        name = by_hand(space, source).name
+        if (other := known.setdefault(name, source)) != source:
+            packaged = "a packaged spec" if other == name else other
+            raise UsageError(
+                f"{source}: is called {name!r}, as is {packaged}, with which a confirmation "
+                "compares, too; give it another name"
+            )
 
 
 @dataclass(frozen=True)

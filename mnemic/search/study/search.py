@@ -68,6 +68,7 @@ class Search:
         tell: called with a line about every trial.
         patience: how long to wait for a storage that is unreachable.
         bounds: the upper bounds of the costs, see `mnemic.search.study.budget`.
+        resumed: whether the study was begun before.
     """
 
     space: Space
@@ -78,6 +79,7 @@ class Search:
     tell: Tell
     patience: Patience = field(default_factory=Patience)
     bounds: dict[str, float] = field(default_factory=dict)
+    resumed: bool = False
     _finished: dict[int, Record] = field(default_factory=dict)
 
     @property
@@ -104,16 +106,15 @@ class Search:
         return known
 
     def wanted(self) -> str | None:
-        """Say why no further trial is needed; None where one is, be it a dead worker's."""
+        """Say why no further trial is needed beside those that wait to be repeated, or None."""
         self._fail_dead()
         self.patience.call(bring_back, self.storage)
         self.patience.call(begin, self.storage, [one._trial_id for one in self._running()])
         fail_stale_trials(self.study)
         found = self.records()
-        done = counted(found)
-        waiting = any(one.state is TrialState.WAITING for one in found)
-        if done >= self.space.settings.trials and not _retries(found):
+        if (done := counted(found)) >= self.space.settings.trials:
             return f"{done} trials"
+        waiting = any(one.state is TrialState.WAITING for one in found)
         if self.space.settings.sampler == "grid":  # ends by itself
             return None if waiting or self._queue_more() else "every point of the grid"
         recent = [one for one in found if one.state.is_finished()][-FRUITLESS:]
@@ -147,20 +148,33 @@ class Search:
         told = [(one.user_attrs.get(WORKER) or {}, one.number) for one in self._running()]
         return any(owner.get("trial") != number for owner, number in told)
 
-    def ask(self) -> Trial | None:
-        """Take the next trial: one that a dead worker left, one that waits, or a new one.
+    def ask(self, repeated: bool = False) -> Trial | None:
+        """Take the next trial: one that is to be repeated, one that waits, or a new one.
 
-        None where all points of a grid have been taken meanwhile. SQLite does not lock rows that
-        are read, so two workers could take the same waiting trial: a lock serialises their calls.
+        None where none is left of those to be repeated, if ``repeated`` asks for these alone, or
+        of the points of a grid. SQLite does not lock rows that are read, so two workers could take
+        the same waiting trial: a lock serialises their calls.
         """
         grid = self.space.settings.sampler == "grid"
         one_by_one = grid or self.storage.engine.dialect.name == "sqlite"
         with self._alone() if one_by_one else nullcontext():
-            if grid and not self._waiting():
-                return None
-            trial = self.study.ask()
+            trial = self._ask_retry()
+            if trial is None:
+                if repeated or (grid and not self._waiting()):
+                    return None
+                trial = self.study.ask()
         trial.set_user_attr(WORKER, owner(trial.number))
         return trial
+
+    def _ask_retry(self) -> Trial | None:
+        """Take the first waiting trial that repeats another; None without one."""
+        for one in self._waiting():
+            if _is_retry(self._record(one)):
+                running = TrialState.RUNNING
+                with suppress(UpdateFinishedTrialError):  # another worker took it, and ended it
+                    if self.storage.set_trial_state_values(one._trial_id, running):
+                        return Trial(self.study, one._trial_id)
+        return None
 
     def _alone(self) -> AbstractContextManager[None]:
         return alone(self.storage, self.folder, self.study.study_name, self.patience)
@@ -172,6 +186,12 @@ class Search:
         """Queue the next points of the grid; False where there are no more."""
         with self._alone():
             return bool(self._waiting()) or queue_grid(self.study, self.space)
+
+    def queue_starts(self) -> None:
+        """Queue the starting specs that a study begun before does not have yet."""
+        if self.resumed:
+            with self._alone():
+                queue_starts(self.study, self.space, self.tell)
 
     def put_back(self, trial: Trial) -> None:
         """Requeue an interrupted trial, for another worker or a later one.
@@ -259,7 +279,7 @@ def open_search(
         study.sampler = sampler(space.settings.sampler, chosen)
         search = Search(space, study, kept, folder, beat, tell, patience)
         if READY in study.user_attrs:
-            search.bounds = _bounds(search)
+            search.bounds, search.resumed = _bounds(search), True
         else:
             tell("before the first trial: the costs of the reference and of some points")
             _prepare(search)
@@ -342,6 +362,6 @@ def _begin(search: Search) -> None:
         study.set_user_attr(READY, os.getpid())
 
 
-def _retries(found: list[Record]) -> bool:
-    """Return whether the trial of a dead worker waits to be done again."""
-    return any(one.state is TrialState.WAITING and one.history > 0 for one in found)
+def _is_retry(one: Record) -> bool:
+    """Return whether a trial waits to be repeated: its worker died, or the user asked for it."""
+    return one.state is TrialState.WAITING and (one.history > 0 or AGAIN in one.attributes)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -67,7 +67,7 @@ def look(spec: Spec, settings: Settings, rung: Rung | None) -> Look:
     """
     torch.set_num_threads(1)
     compiled = pipeline.compile(spec)
-    length = max(_length(name, settings) for name in settings.tasks)
+    length = max(_lengths(settings))
     model = settings.model
     options = ModelOptions(2, **dict(model), feed_forward=spec.block.feed_forward)
     built = build(options, lambda dim, _: compiled.layer(dim), 0)
@@ -136,6 +136,11 @@ def jobs(spec: Spec, settings: Settings, rung: Rung, seeds: Any) -> Iterator[Job
             yield Job(spec, name, entry, rung.sizes.get(name), budget, seed, place)
 
 
+ATTENTION: Final = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+ATTENTION_BACKWARD: Final = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+"""PyTorch's attention on a CPU, which its own counter of FLOPs leaves out."""
+
+
 class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the FLOPs of matrix products, convolutions and attention that run under it."""
 
@@ -149,6 +154,10 @@ class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
         count = flop_registry.get(func.overloadpacket)
         if func.overloadpacket is torch.ops.aten.convolution_backward:
             self.flops += _convolution_backward(args[0], args[2], args[10])
+        elif func.overloadpacket is ATTENTION:
+            self.flops += _attention(args[0], args[1], args[2])
+        elif func.overloadpacket is ATTENTION_BACKWARD:
+            self.flops += _attention(args[1], args[2], args[3], backward=True)
         elif count is not None:
             self.flops += count(*args, **(kwargs or {}), out_val=found)
         return found
@@ -162,9 +171,23 @@ def _convolution_backward(gradient: Tensor, weight: Tensor, asked: list[bool]) -
     return sum(asked[:2]) * 2 * gradient.numel() * weight[0].numel()
 
 
-def _length(name: str, settings: Settings) -> int:
-    task = trained(name, settings.tasks[name])
-    return int(task.batch(task.generator(0, "test"), 1, "test").inputs.shape[1])
+def _attention(query: Tensor, key: Tensor, value: Tensor, backward: bool = False) -> int:
+    """Count the FLOPs of attention between all pairs, masked ones too, as PyTorch's counter does.
+
+    Forward are Q Kᵀ and P V. Backward are Q Kᵀ once more and the gradients of P, V, Q and K.
+    """
+    pairs = query.shape[:-1].numel() * key.shape[-2]
+    of_keys, of_values = query.shape[-1], value.shape[-1]
+    return 2 * pairs * (3 * of_keys + 2 * of_values if backward else of_keys + of_values)
+
+
+def _lengths(settings: Settings) -> Iterator[int]:
+    """Yield the length of every task at each size that a rung trains it at."""
+    rungs = [rung for rung in settings.rungs if rung.steps is not None]
+    for name, entry in settings.tasks.items():
+        for size in {rung.sizes.get(name) for rung in rungs}:
+            task = trained(name, entry, size)
+            yield int(task.batch(task.generator(0, "test"), 1, "test").inputs.shape[1])
 
 
 def _error(compiled: Any, rung: Rung) -> float:

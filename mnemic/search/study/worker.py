@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from threading import Lock
 from typing import NoReturn
 
 from optuna.trial import Trial
@@ -45,9 +46,10 @@ def work_on(search: Search, jobs: int = 1) -> Done:
         KeyboardInterrupt: Ctrl-C.
     """
     demand_device(search.space.settings.device, OF_SPACE)
-    began, done = time.monotonic(), list[int]()
+    search.queue_starts()
+    began, done, crashed = time.monotonic(), list[int](), _Crashed()
     with told_when_lost(), ThreadPoolExecutor(jobs) as pool:
-        running = [pool.submit(_thread, search, done) for _ in range(jobs)]
+        running = [pool.submit(_thread, search, done, crashed) for _ in range(jobs)]
         try:
             reason = _first_reason(running)
         except BaseException:
@@ -70,34 +72,46 @@ def _first_reason(running: list[Future[str]]) -> str:
     return running[0].result()
 
 
-def _thread(search: Search, done: list[int]) -> str:
+class _Crashed:
+    """The trials of a worker that crashed one after another, whichever of its threads did them."""
+
+    def __init__(self) -> None:
+        self._numbers, self._lock = list[int](), Lock()
+
+    def after(self, number: int, crashed: bool) -> list[int]:
+        """Add a trial if it crashed, else begin anew; return those in a row."""
+        with self._lock:
+            self._numbers = [*self._numbers, number] if crashed else []
+            return self._numbers
+
+
+def _thread(search: Search, done: list[int], crashed: _Crashed) -> str:
     """Do trials; the thread's connection is closed at the end."""
     try:
-        return _loop(search, done)
+        return _loop(search, done, crashed)
     finally:
         search.storage.remove_session()
 
 
-def _loop(search: Search, done: list[int]) -> str:
+def _loop(search: Search, done: list[int], crashed: _Crashed) -> str:
     """Do trials one after another, and return why it stopped."""
-    crashed = list[int]()
     while not search.stopping.is_set():
         reason = search.wanted()
-        if reason is not None and search.unclaimed():
-            search.stopping.wait(PAUSE)
-            continue
-        if reason is not None:
-            return reason
-        trial = search.ask()
+        trial = search.ask(repeated=reason is not None)
         if trial is None:
+            if reason is None:
+                continue
+            if not search.unclaimed():
+                return reason
+            search.stopping.wait(PAUSE)
             continue
         with search.beating(trial):
             end = do(search, trial)
         done.append(trial.number)
         search.tell(line(search, trial, end))
-        crashed = [*crashed, trial.number] if end.kind == CRASHED else []
-        if len(crashed) == CRASHES:
-            _break_off(search, crashed, end.why)
+        in_a_row = crashed.after(trial.number, end.kind == CRASHED)
+        if len(in_a_row) >= CRASHES:
+            _break_off(search, in_a_row, end.why)
     return "stopped"
 
 

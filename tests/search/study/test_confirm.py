@@ -124,6 +124,14 @@ def test_later_settings_begin_with_what_did_best(trained, tmp_path):
     ]
 
 
+def test_two_commands_in_one_folder_keep_each_others_results(trained, tmp_path):
+    first = module._Board(space(), tmp_path)
+    confirm(space(), named(NEAR), [], tmp_path, lambda line: None)
+    (setting, *_) = module._settings(space())
+    first.trained((setting, (NEW.name, NEW)))
+    assert {one.name for one in confirmed(space(), tmp_path)} == {"gla", "deltanet"}
+
+
 def test_a_failure_is_kept_with_its_reason(trained, tmp_path):
     found = confirm(space(early=3), named(load("dla"), NEW), named(load("dla")), tmp_path,
                     lambda line: None)  # fmt: skip

@@ -80,7 +80,9 @@ def test_what_is_above_all_made_by_hand():
         "no point found is above the hand-written spec"
     )
     wide = ("d", interval([0.0, 0.95]))
-    assert beaten([("a", high)], [("c", low), wide]).startswith("no point"), "of two seeds, far apart"
+    assert beaten([("a", high)], [("c", low), wide]).startswith("no point"), (
+        "of two seeds, far apart"
+    )
     assert beaten([("a", high)], []) == beaten([], [("a", high)]) == ""
 
 

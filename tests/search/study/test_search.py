@@ -22,7 +22,7 @@ from mnemic.search.space.space import load_space
 from mnemic.search.study import trial as trial_module
 from mnemic.search.study import work, worker
 from mnemic.search.study.isolated import Failure
-from mnemic.search.study.records import MARK, Record, counted
+from mnemic.search.study.records import MARK, WORKER, Record, counted
 from mnemic.search.study.samplers import sampler
 from mnemic.search.study.search import Search, open_search
 from mnemic.search.study.trial import End
@@ -219,6 +219,68 @@ def test_a_machine_on_which_every_trial_crashes_uses_up_no_search(
     assert sum(r.counts for r in records) == space.settings.trials
     assert not any(r.kind == "crashed" for r in records[4:])
     assert said[1] == "trial 0 crashed: no compiler"
+
+
+def test_trials_that_crash_side_by_side_are_all_put_back(tmp_path, space_file, monkeypatch):
+    """Whichever thread of the worker did them."""
+    monkeypatch.setattr(worker, "CRASHES", 3)
+    monkeypatch.setattr(trial_module, "isolated", lambda *_, **__: Failure("crash", "no compiler"))
+    with closing(open_search(load_space(space_file), tmp_path / "run", tell=str)) as search:
+        with pytest.raises(EnvironmentFailed, match="crashed"):
+            work_on(search, jobs=2)
+        records = search.records()
+    crashed = [r.number for r in records if r.kind == "crashed"]
+    assert len(crashed) in (3, 4)
+    assert sorted(r.attributes["again"] for r in records if "again" in r.attributes) == crashed
+
+
+def test_what_crashed_is_tried_once_more_when_the_search_is_over(tmp_path, space_file, monkeypatch):
+    """Crashes do not count, so all trials that were asked for are done without them."""
+    real, looks = trial_module.isolated, list[str]()
+
+    def crashing(function, *rest, **options):
+        looks.append(function.__name__)
+        if function is work.look and looks.count("look") <= 2:
+            return Failure("crash", "killed by SIGSEGV")
+        return real(function, *rest, **options)
+
+    monkeypatch.setattr(trial_module, "isolated", crashing)
+    space, records, _ = searched(space_file, tmp_path / "run")
+    crashed = [r.number for r in records if r.kind == "crashed"]
+    assert crashed
+    assert counted(records) == space.settings.trials
+    with closing(open_search(space, tmp_path / "run", tell=str)) as search:
+        assert search.try_again(lambda one: one.kind == "crashed") == len(crashed)
+        assert work_on(search).trials == len(crashed)
+        again = [r for r in search.records() if "again" in r.attributes]
+    assert [r.attributes["again"] for r in again] == crashed
+    assert all(r.kind in ("finished", "stopped", "duplicate") for r in again)
+
+
+def test_a_killed_trial_is_repeated_before_others_that_wait(tmp_path, space_file):
+    """A search ends with as many trials as were asked for, however many wait behind it."""
+    space_file.write_text(
+        SPACE.replace("start: []", "start: [all]").replace("trials: 4", "trials: 2")
+    )
+    with closing(open_search(load_space(space_file), tmp_path / "run", tell=str)) as search:
+        assert len(search._waiting()) > 2
+        dead = search.ask()
+        assert dead is not None
+        dead.set_user_attr(WORKER, {**dead.user_attrs[WORKER], "pid": 2**30, "started": "1"})
+        work_on(search)
+        records = search.records()
+    assert counted(records) == 2
+    repeated = [r for r in records if r.history]
+    assert [r.kind in ("finished", "stopped") for r in repeated] == [True]
+
+
+def test_a_start_that_is_added_later_is_begun_with(tmp_path, space_file):
+    searched(space_file, tmp_path / "run")
+    text = space_file.read_text().replace("start: []", "start: [gated-deltanet]")
+    space_file.write_text(text.replace("trials: 4", "trials: 5"))
+    _, records, _ = searched(space_file, tmp_path / "run")
+    assert [r.attributes.get("start") for r in records][-1] == "gated-deltanet"
+    assert len(records) == len(searched(space_file, tmp_path / "run")[1])
 
 
 def test_what_failed_is_tried_once_more_where_that_is_asked_for(tmp_path, space_file):
