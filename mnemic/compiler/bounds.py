@@ -5,6 +5,7 @@ from typing import Any
 
 import sympy as sp
 
+from mnemic.compiler.numbers import evaluated, spelled
 from mnemic.compiler.problem import Problem, Scalar
 from mnemic.compiler.ranges import activation_of, ranges_of
 from mnemic.dsl.ranges import ANY, SIZE, Range, range_at
@@ -56,8 +57,8 @@ def preimage(expr: Any, symbol: Any, allowed: Range, inside: float) -> Range:
     """
 
     def lies(x: float) -> bool:
-        value = expr.subs(symbol, x)
-        return bool(value.is_real) and float(value) in allowed
+        value = evaluated(expr, {symbol: x})
+        return value is not None and value in allowed
 
     if not lies(inside):
         return ANY
@@ -77,5 +78,10 @@ def preimage(expr: Any, symbol: Any, allowed: Range, inside: float) -> Range:
 def _places(expr: Any, symbol: Any, end: float) -> list[float]:
     """Solve for where an expression of one symbol reaches a number; [] where SymPy cannot."""
     plain = sp.Symbol("plain", real=True)
-    found = sp.solveset(expr.subs(symbol, plain) - sp.nsimplify(end), plain, sp.S.Reals)
+    try:
+        found = sp.solveset(
+            spelled(expr).subs(symbol, plain) - sp.nsimplify(end), plain, sp.S.Reals
+        )
+    except (ValueError, NotImplementedError):  # as for an inverse that has no value there
+        return []
     return [float(x) for x in found] if isinstance(found, sp.FiniteSet) else []

@@ -24,8 +24,9 @@ def jump(function: Any, symbol: Any, domain: tuple[Any, Any]) -> Any | None:
     """
     low, high = domain
     own = {s: sp.Rational(7, 10) for s in function.free_symbols - {symbol}}
-    value = sp.lambdify(symbol, spelled(function.subs(own)), "mpmath")
-    for place in sorted(set(_edges(function.subs(own), symbol))):
+    function = spelled(function.subs(own))
+    value = sp.lambdify(symbol, function, "mpmath")
+    for place in sorted(set(_edges(function, symbol))):
         if low < place < high:
             at = mpmath.mpf(str(sp.N(place, 30)))
             near, nearer = (abs(value(at + step) - value(at - step)) for step in (NEAR, NEARER))

@@ -415,6 +415,8 @@ def _growth(function: str, arguments: tuple[_Growth, ...]) -> _Growth:
     match function:
         case "add" | "sub" | "max" | "min":
             return _Growth(bits + 1, sum(argument.size for argument in arguments), scale)
+        case "where":
+            return _Growth(bits + 1, max(value.size for value in arguments[1:]), scale)
         case "mul":
             return _Growth(bits, first.size * last.size, scale)
         case "neg" | "abs" | "round":

@@ -3,13 +3,18 @@
 The rule's interpreter multiplies by the decay itself and knows no logarithm.
 """
 
+import math
 from typing import Any
 
 import pytest
+import sympy as sp
 from conformance import Sizes, compiled, error, inputs, run
 from test_own_expressions import conforms
 
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.bounds import preimage
 from mnemic.compiler.oracle.stated import stated
+from mnemic.dsl.ranges import ANY, DECAY
 
 GATE: dict[str, Any] = {"from": "input", "activation": "sigmoid"}
 FADING = ["sqrt(a)", "1 - a/2", "a*(1 - a)"]
@@ -69,3 +74,35 @@ def test_weights_of_the_past_fade_by_an_expression(fading: str, way: str) -> Non
     expected = stated(case.rule.problem, *vectors, rest)
     for form in case.forms:
         assert error(run(case, arguments, form).out, expected) < 1e-10
+
+
+G: dict[str, Any] = {"g": "token"}
+OWN: dict[str, dict[str, Any]] = {
+    "a decay": {"retention": {"decay": "exp(-softplus(g))", "order": "before"}},
+    "a decay of another": {
+        "coefficients": {**G, "a": "softplus(g)/4"},
+        "retention": {"decay": "exp(-a)", "order": "before"},
+    },
+    "a decay whose inverse leaves its domain": {"retention": {"decay": "1 - erf(g)**2/2"}},
+    "a rate": {"optimizer": {"rate": "softplus(g)/8"}},
+    "a momentum": {
+        "optimizer": {"method": "momentum", "rate": "token", "momentum": "exp(logsigmoid(g)/16)"}
+    },
+    "a threshold": {"bias": {"kind": "huber", "delta": "softplus(g)"}},
+    "a radius": {"retention": {"constraint": {"kind": "ball", "radius": "softplus(g)"}}},
+}
+
+
+@pytest.mark.parametrize("title", OWN)
+def test_functions_that_sympy_lacks_may_stand_in_coefficients(title: str) -> None:
+    conforms({"name": "own", "bias": "l2", "coefficients": G, "optimizer": {"rate": "token"},
+              **OWN[title]})  # fmt: skip
+
+
+def test_the_range_of_an_argument_of_such_a_function() -> None:
+    """0 < 1 − softplus(a)/4 where a < log(exp(4) − 1); erf is never as large as two."""
+    a = sym.coefficient("a")
+    found = preimage(1 - sym.softplus(a) / 4, a, DECAY, 0.5)
+    assert (found.low, found.open_high) == (-math.inf, True)
+    assert found.high == pytest.approx(math.log(math.exp(4) - 1))
+    assert preimage(1 - sp.erf(a) ** 2 / 2, a, DECAY, 0.5) == ANY

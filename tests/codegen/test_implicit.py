@@ -188,6 +188,25 @@ def test_a_root_stands_in_the_kernel(loss: str) -> None:
     assert "def new_error(" in found.kernels
 
 
+@pytest.mark.parametrize("default", [torch.float64, torch.float16])
+@pytest.mark.parametrize("loss", ["abs(e)", "max(abs(e) - 1, 0)"])
+def test_gradients_do_not_depend_on_the_default_dtype(loss: str, default: torch.dtype) -> None:
+    """The slope of these errors is a number, and beside a jump another one."""
+    case = compiled(spec(loss))
+    given = {n: x.requires_grad_() for n, x in inputs(case, dtype=torch.float32).items()}
+
+    def slopes() -> dict[str, Tensor]:
+        return gradients(case.operator(**given, form="chunk")[0].sum(), given)
+
+    wanted, before = slopes(), torch.get_default_dtype()
+    torch.set_default_dtype(default)
+    try:
+        found = slopes()
+    finally:
+        torch.set_default_dtype(before)
+    assert all(torch.equal(found[name], wanted[name]) for name in given)
+
+
 def test_cases_of_numbers_are_no_tensors_in_a_kernel() -> None:
     """``tl.where`` of two numbers takes no dtype from a tensor, as PyTorch's does."""
     loss = {"name": "x", "bias": {"expr": "max(7*e/10,-3*e/10)"}, "optimizer": {"rate": 1}}

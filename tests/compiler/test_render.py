@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sympy as sp
 from packaged import rule_of
 
 from mnemic import pipeline
+from mnemic.compiler import symbols as sym
 from mnemic.compiler.derive import derive_spec
+from mnemic.compiler.explain import printing
 from mnemic.compiler.explain.render import (
     equations,
     latex_of,
@@ -118,6 +121,16 @@ def test_coefficients_have_argument_shape_and_range() -> None:
     assert rows["alpha"]["shape"] == "[B, T, H, D]"
     assert rows["gamma"]["shape"] == "[B, T, H, 3]"
     assert rows["eta"]["range"] == "(0, ∞)"
+
+
+def test_an_error_of_the_prediction_and_the_residual_is_shown_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No simplifier, which takes seconds for each, is asked for a form in the residual alone."""
+    monkeypatch.setattr(printing, "simplified", lambda _: pytest.fail("asked"))
+    assert printing.text(2 * (sym.y - sym.v) * sp.tanh(sym.y)) == "tanh(ŷ)·(2·ŷ − 2·v)"
+    plain = (sym.y - sym.v) * sp.exp(-((sym.y - sym.v) ** 2))
+    assert printing.readable(plain) == sym.e * sp.exp(-(sym.e**2))
 
 
 def test_what_is_not_compiled_is_said() -> None:

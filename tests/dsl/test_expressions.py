@@ -154,6 +154,7 @@ ALL = ", ".join(FUNCTIONS)
         ("x**65", "column 4: an exponent beyond 64: read '65'"),
         ("x**-65", "column 4: an exponent beyond 64: read '-65'"),
         ("9**9**9", "column 1: its powers may grow past 2**8192"),
+        ("where(x > 1, 9, x)**9**9", "column 1: its powers may grow past 2**8192"),
         ("-" * 60 + "x", "column 41: is nested more than 40 deep"),
         ("+".join("x" * 501), "column 1: longer than 1000 characters: "
                               f"read '{'x+' * 28}x...'"),
@@ -321,7 +322,13 @@ def test_no_name_means_two_things() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["exp(-sqrt(x + 0.1))", "exp(-(x + 0.1)**0.5)", "cosh(tanh(x + 1.5))"]
+    "text",
+    [
+        "exp(-sqrt(x + 0.1))",
+        "exp(-(x + 0.1)**0.5)",
+        "cosh(tanh(x + 1.5))",
+        "exp(-where(x > 0.5, x, 0.5)**2)",
+    ],
 )
 def test_what_a_slow_function_comes_to_may_stand_in_an_exponential(text: str) -> None:
     assert str(parse(text, {"x"})) == text

@@ -69,4 +69,4 @@ def inside_jump(s: Tensor, error: Tensor) -> Tensor:
 
 def steep(s: Tensor, error: Tensor, slope: Tensor) -> Tensor:
     """Return ∂e/∂ŷ at the root, ``ENDLESS`` where it lies inside a jump."""
-    return torch.where(inside_jump(s, error), ENDLESS, slope)
+    return torch.where(inside_jump(s, error), torch.full_like(s, ENDLESS), slope)

@@ -1,6 +1,7 @@
 """SymPy expressions of a rule as one line of Unicode text, or as LaTeX."""
 
 import re
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import sympy as sp
@@ -11,6 +12,7 @@ from sympy.printing.str import StrPrinter
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain import letters
 from mnemic.compiler.implicit import PLACE, ROOT, roots_of
+from mnemic.compiler.numbers import compare
 from mnemic.compiler.problem import HEAD, HEADS, TIME
 from mnemic.compiler.symbolic import simplified
 
@@ -180,8 +182,21 @@ def readable(expr: Any) -> Any:
     expr = sp.sympify(expr)
     if not expr.has(sym.y, sym.v):
         return expr
+    return _in_error(expr)
+
+
+@lru_cache(maxsize=1 << 8)
+def _in_error(expr: Any) -> Any:
+    """Return an expression of ŷ and v in e alone; itself where v matters beside e.
+
+    Numbers tell most of these apart, so that `simplified`, which is slow, is not asked in vain.
+    """
     moved = expr.subs(sym.y, sym.e + sym.v)
-    moved = moved if not moved.has(sym.v) or roots_of(moved) else simplified(moved)
+    if not moved.has(sym.v):
+        return moved
+    if roots_of(moved) or compare(moved, moved.subs(sym.v, sym.v + 1)) == "different":
+        return expr
+    moved = simplified(moved)
     return expr if moved.has(sym.v) else moved
 
 
