@@ -6,6 +6,7 @@ from typing import Any, get_args
 import pytest
 
 from mnemic.compiler.derive import derive_spec
+from mnemic.compiler.explain.explanation import arguments
 from mnemic.compiler.rule import (
     Common,
     KeyValuePairs,
@@ -16,6 +17,7 @@ from mnemic.compiler.rule import (
     Rule,
 )
 from mnemic.dsl.load import load
+from mnemic.dsl.retention import Retention
 
 RIDGE = {"bias": "l2", "retention": {"global": {"l2": 0.1}}}
 KINDS: dict[str, tuple[type[Common], dict[str, Any]]] = {
@@ -107,3 +109,19 @@ def test_which_rules_beside_them_have_one() -> None:
         {"optimizer": {"method": "muon", "every": 4}},
     ):
         assert "chunk" in forms(entries)
+
+
+def test_an_outer_decay_is_one_by_channel_until_a_row_decay_joins_it() -> None:
+    """So the page of the language and `mnemic new` say."""
+
+    def decays(**retention: Any) -> tuple[str, str, str]:
+        found = derive_spec(load({"name": "made", "bias": "l2", "retention": retention}))
+        (alpha,) = (a for a in arguments(found) if a.name == "alpha")
+        return str(found.decay), str(found.row_decay), alpha.shape
+
+    assert decays(decay="outer") == decays(decay="channel") == ("alpha", "1", "[B, T, H, D]")
+    assert decays(decay="outer", row_decay={"from": "input", "per": "value"})[1] == "beta"
+    described = Retention.model_fields["decay"].description
+    assert described is not None
+    assert described.endswith("; outer: by key channel as channel is, and by value channel with a "
+                              "row_decay")  # fmt: skip
