@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.load import load, located
 from mnemic.dsl.spec import Spec
-from mnemic.errors import EnvironmentFailed, InvalidSpec, Issue, named_arguments
+from mnemic.errors import EnvironmentFailed, InvalidSpec, named_arguments
 from mnemic.garbage import uncollected
 
 if TYPE_CHECKING:
@@ -214,11 +214,11 @@ def published_files(spec: Spec, *, tools: bool = True) -> Mapping[str, str]:
 def files(spec: Spec) -> dict[str, str]:
     """Return everything that a compiled folder holds, by name."""
     from mnemic.codegen.files import compiled_files
+    from mnemic.compiler.uncompiled import refuse
 
     with uncollected():
         rule = derive(spec)  # Spec -> Problem -> Rule
-        if rule.structure.missing is not None:
-            raise InvalidSpec((Issue(rule.structure.missing, where=spec.name),))
+        refuse(rule)
         return compiled_files(rule)  # Rule -> Plans -> source
 
 

@@ -138,7 +138,7 @@ def _show(entry: dict[str, Any]) -> None:
         echo(f"  {axis:<12} {flow(value)}")
     if "class" in entry:
         echo(f"  {'class':<12} {entry['class']}: {entry['reason']}")
-        echo(f"  {'forms':<12} {', '.join(entry['forms'])}")
+        echo(f"  {'forms':<12} {', '.join(entry['forms']) or 'none yet'}")
         for kernel in entry["kernels"]:
             echo(f"  {'fused kernel':<12} {kernel['text']}")
     for reason in entry["refused"]:

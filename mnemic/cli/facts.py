@@ -165,13 +165,14 @@ def facts(spec: Spec) -> Facts:
 def facts_of(rule: "Rule") -> Facts:
     """Return a rule's class, forms and costs."""
     from mnemic.compiler.explain.cost_hybrids import layer_cost
+    from mnemic.compiler.explain.explanation import missing_of
 
     known = layer_cost(rule)
     structure = rule.structure
     return {
         "class": structure.kind,
         "forms": list(structure.forms),
-        "missing": structure.missing,
+        "missing": missing_of(rule),
         "state": str(known.state),
         "costs": known.evaluate(**HEAD),
     }

@@ -27,7 +27,7 @@ class Fused:
 
 def fused(rule: Rule) -> tuple[Fused, ...]:
     """Return what kernels a rule has for chunks and for single tokens, and why it lacks others."""
-    if rule.structure.missing is not None:
+    if rule.structure.refused:
         return _none("the rule is not compiled")
     if slots.slots_of(rule) > 0:
         return _none("slots join two operators, which have no kernels yet")

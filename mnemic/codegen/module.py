@@ -24,7 +24,6 @@ from mnemic.codegen.imports import pruned
 from mnemic.codegen.own_names import rename_own_coefficients
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.reading import reading
-from mnemic.codegen.refusals import refuse
 from mnemic.codegen.repeated import repeated
 from mnemic.codegen.start import start
 from mnemic.codegen.step import HEADER as STEP_HEADER
@@ -32,6 +31,7 @@ from mnemic.codegen.step import Stepped, stepped
 from mnemic.codegen.support.signature import Signature
 from mnemic.codegen.titles import title_of
 from mnemic.compiler.rule import KeyValuePairs, Layers, Levels, Linear, Moments, Rule
+from mnemic.compiler.uncompiled import refuse
 
 HEADER = '''"""{title}
 

@@ -13,7 +13,7 @@ import sympy as sp
 from mnemic.codegen.builder import FIRST
 from mnemic.compiler.derive import decays_of
 from mnemic.compiler.problem import Scalar
-from mnemic.compiler.rule import Moments, Rule
+from mnemic.compiler.rule import Rule, takes_steps
 
 
 def repeated(rule: Rule) -> Rule:
@@ -23,12 +23,6 @@ def repeated(rule: Rule) -> Rule:
     decay, rows = (at_first(x) for x in decays_of(rule.problem))
     seen = rule.seen if rule.seen == 1 else decay
     return replace(rule, decay=decay * rule.retained.decay, row_decay=rows, seen=seen)
-
-
-def takes_steps(rule: Rule) -> bool:
-    """Return whether a token takes several steps."""
-    optimizer = rule.problem.spec.optimizer
-    return not isinstance(rule, Moments) and optimizer.micro_steps * optimizer.inner_steps > 1
 
 
 def at_first(decay: Any) -> Any:

@@ -7,24 +7,17 @@ read with a softmax of what the first says. See ``support/slots.py`` for the equ
 from dataclasses import replace
 from typing import Any
 
-import sympy as sp
-
 from mnemic.codegen.support.signature import Coefficient, Signature, State
 from mnemic.codegen.torch_printer import print_torch
 from mnemic.compiler.derive import derive_spec
-from mnemic.compiler.problem import HEAD, HEADS, TIME
 from mnemic.compiler.rule import Rule
+from mnemic.compiler.uncompiled import refuse
 from mnemic.dsl.coefficients import ONE
 from mnemic.dsl.coefficients import Coefficient as Declared
 from mnemic.dsl.features import Identity
 from mnemic.dsl.keys import Keys
 from mnemic.dsl.memory import Linear
-from mnemic.dsl.readout import Readout
 from mnemic.dsl.spec import Spec
-from mnemic.errors import InvalidSpec, Issue
-
-COUNTING = frozenset({HEAD, HEADS, TIME})
-"""Indices that no argument carries."""
 
 
 def slots_of(rule: Rule) -> int:
@@ -43,10 +36,8 @@ def memories(rule: Rule) -> tuple[Rule, Rule]:
 
     Raises ``InvalidSpec`` for what is not compiled yet.
     """
+    refuse(rule)
     spec = rule.problem.spec
-    reason = refusal(rule)
-    if reason is not None:
-        raise InvalidSpec((Issue(reason, where=f"{spec.name} memory.slots"),))
     plain: dict[str, Any] = {"memory": Linear(), "keys": Keys()}
     keys = {**plain, **_transposed(spec, rule), "name": f"{spec.name}-keys"}
     values = {**plain, "features": Identity(), "name": f"{spec.name}-values"}
@@ -66,25 +57,6 @@ def _transposed(spec: Spec, rule: Rule) -> dict[str, Any]:
 
 def _by_value(declared: Declared) -> Declared:
     return declared.model_copy(update={"per": "value"}) if declared.per == "key" else declared
-
-
-def refusal(rule: Rule) -> str | None:
-    """Return why slots of this rule are not compiled yet, or ``None``."""
-    spec, keys = rule.problem.spec, rule.problem.spec.keys
-    plain = rule.window == 1 and spec.optimizer.micro_steps == 1 and spec.optimizer.inner_steps == 1
-    if rule.structure.kind != "additive" or not plain:
-        return "slots are compiled for one additive step a token, other rules are not compiled yet"
-    if rule.phase or spec.readout != Readout() or rule.row_decay != 1:
-        return "slots with a phase, a row decay or a read-out of their own are not compiled yet"
-    if keys.write is None or keys.value is not None or rule.problem.keys["write"].has(
-        sp.Symbol("k", real=True)
-    ):  # fmt: skip
-        return "the write keys live in the slots: 'keys.write' of coefficients or 'own' is compiled"
-    counting = sorted(str(x) for x in rule.problem.keys["write"].free_symbols & COUNTING)
-    if counting:
-        named = " and ".join(f"'{name}'" for name in counting)
-        return f"write keys of slots that count with {named} are not compiled yet"
-    return None
 
 
 def signature(rule: Rule, keys: Signature, values: Signature) -> Signature:

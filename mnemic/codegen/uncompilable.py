@@ -16,8 +16,6 @@ def refused(rule: Rule) -> tuple[Issue, ...]:
 
     Each issue is at a path into the spec, without the spec's name.
     """
-    if rule.structure.missing is not None:
-        return (Issue(rule.structure.missing),)
     found = dict.fromkeys(
         issue for look in (_planned, _hybrid, _started) for issue in _raised(look, rule)
     )

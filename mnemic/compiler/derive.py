@@ -19,6 +19,7 @@ from mnemic.compiler import (
     shares,
     stated_link,
     steps,
+    uncompiled,
 )
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.classify import Facts, classify, is_layered
@@ -58,7 +59,7 @@ def derive(problem: Problem) -> Rule:
     try:
         rule = _derive(problem)
         sense.check_first_step(rule)
-        return rule
+        return uncompiled.mark(rule, _place_of_class(rule))
     except Refused as refusal:
         from mnemic.compiler.explain.printing import text
 
@@ -180,6 +181,11 @@ def _place_of_retention(spec: Spec) -> str:
         if text is not None:
             return f"retention.local.{kind}"
     return "retention.global" if retention.global_.norm is not None else "retention"
+
+
+def _place_of_class(rule: Rule) -> str:
+    """Return the entry that decides whether a rule's class has forms."""
+    return _place_of_retention(rule.problem.spec) if rule.retained.bounded else "memory"
 
 
 def _place_of_split(spec: Spec) -> str:

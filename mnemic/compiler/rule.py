@@ -23,6 +23,7 @@ from mnemic.compiler.problem import Problem, Scalar
 from mnemic.compiler.retention import Retained
 from mnemic.compiler.running import Running
 from mnemic.compiler.similarity import Similarity
+from mnemic.errors import Issue
 
 Kind = Literal[
     "additive", "affine", "residual", "frozen", "kernelised", "second-order", "nonparametric",
@@ -34,7 +35,9 @@ Kind = Literal[
 class Structure:
     """The class of a rule, why, the forms that follow, and what is not compiled yet.
 
-    ``rows`` is the class that the rows of a kernelised memory have: κ(K·x) stands for products.
+    ``missing`` says why no rule of this class has forms, ``refused`` is all that keeps this one
+    from having any, each at its place in the spec. ``rows`` is the class that the rows of a
+    kernelised memory have: κ(K·x) stands for products.
     """
 
     kind: Kind
@@ -42,6 +45,7 @@ class Structure:
     forms: tuple[str, ...]
     missing: str | None = None
     rows: Kind | None = None
+    refused: tuple[Issue, ...] = ()
 
     @property
     def algebra(self) -> Kind:
@@ -298,3 +302,9 @@ def starts_at_zero(rule: Rule) -> bool:
     if isinstance(rule, Moments | KeyValuePairs):
         return False
     return not rule.parameters and not rule.network.adds_input and rule.retained.link.identity
+
+
+def takes_steps(rule: Rule) -> bool:
+    """Return whether a token takes several steps."""
+    optimizer = rule.problem.spec.optimizer
+    return not isinstance(rule, Moments) and optimizer.micro_steps * optimizer.inner_steps > 1

@@ -1,5 +1,6 @@
 """Check that a spec states a problem: finite expressions, and a real, non-constant loss."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from typing import Any, Final
@@ -22,6 +23,8 @@ from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, Issue
 
 ROUNDING: Final = 1e-12
+EVERY: Final = 150
+"""Points up to which a coefficient is looked at in all of them: two arguments have fewer."""
 BLOWN_UP: Final = 1e3
 """The size from which a value 10⁻⁴ from zero tells an infinity there."""
 FINITE: Final = ("expressions that are finite and real",)
@@ -130,8 +133,8 @@ def outside(problem: Problem) -> Iterator[Issue]:
 
     Below it a decay has no logarithm, and scales, radii, thresholds and coefficients named as sizes
     are no sizes. A rate below 0 or a decay above 1 only makes the memory grow, and is reported with
-    the stability of the rule. The check is numerical: arguments at the least, the middle and the
-    largest of their values.
+    the stability of the rule. The check is numerical: arguments at all of the values that they are
+    sampled at, or, of many together, at the least, the middle and the largest.
     """
     values = places_of(problem)
     for scalar in problem.scalars:
@@ -155,7 +158,9 @@ OWN_SIZE: Final = "give it another name: coefficients of this name are never neg
 def _values_of(expr: Any, values: Mapping[Any, list[float]]) -> Iterator[float]:
     free = sorted(expr.free_symbols, key=str)
     function = sampler(expr, free)
-    found = (function(*point) for point in points([values.get(s, [1.0]) for s in free]))
+    taken = [values.get(s) or [1.0] for s in free]
+    every = math.prod(map(len, taken)) <= EVERY
+    found = (function(*point) for point in (product(*taken) if every else points(taken)))
     return (x for x in found if x is not None)
 
 

@@ -41,7 +41,7 @@ SCALARS: Final[Mapping[str, str]] = {
     "learned": "a number that training learns, one a head",
     "token": "computed from each token, one number a head",
     "channel": "computed from each token, one number for each channel of the keys",
-    "outer": "computed from each token, for each channel of the keys and of the values",
+    "outer": "as channel, but that a row_decay of the values' channels may stand beside it",
 }
 """What the words of a coefficient stand for."""
 

@@ -280,7 +280,8 @@ class RetentionEntry(Entry):
     ) = Field(default=None, description="the map from the dual to W, stated, not derived")
     decay: Scalar = Field(
         default=ONE,
-        description="α, a token's factor on the past, in (0, 1]; separate from the terms above",
+        description="α, a token's factor on the past, in (0, 1]; separate from the terms above; "
+        "outer: by key channel as channel is, and by value channel with a row_decay",
     )
     row_decay: Scalar | None = Field(
         default=None, description="the decay of value channels, beside an outer decay of keys"

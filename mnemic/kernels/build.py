@@ -35,7 +35,7 @@ def jobs(
         try:
             compiled = pipeline.compile(name)
         except InvalidSpec:
-            if pipeline.derive(name).structure.missing is None:
+            if not pipeline.derive(name).structure.refused:
                 raise
             continue
         lead = (compiled.spec.name, compiled.rule.structure.kind, str(compiled.folder), target)

@@ -1,5 +1,6 @@
 """`mnemic check`: summaries, every error in full, exit codes, JSON, speed."""
 
+import json
 import os
 import subprocess
 import sys
@@ -274,6 +275,23 @@ def test_a_rule_that_no_code_is_written_for_is_derived_and_told_of(mnemic, tmp_p
     assert mnemic("derive", path, "--json").json["refused"] == [reason]
     refused = mnemic("compile", path, "-o", tmp_path / "out")
     assert (refused.code, refused.err) == (3, f"{reason}\n")
+
+
+def test_a_rule_that_no_code_is_written_for_has_no_forms(mnemic, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("mnemic: 1\nname: mine\nbias: l2\nretention: {normalize: rows}\n")
+    assert "  forms        none yet\n" in mnemic("check", "--derive", path).out
+    assert "  forms: none yet\n  not compiled: normalising" in mnemic("derive", path).out
+    found = json.loads(mnemic("derive", "--json", path).out)
+    assert (found["class"]["forms"], found["warnings"]) == ([], [])
+    assert found["missing"].startswith("normalising a memory that starts at zero")
+
+
+def test_a_retention_without_forms_is_placed(mnemic, tmp_path):
+    path = tmp_path / "mine.yaml"
+    text = "mnemic: 1\nname: mine\nbias: l2\nretention: {local: {bregman: -log(w)}}\n"
+    path.write_text(text)
+    assert f"  not compiled: {path}:4:30: retention.local.bregman: " in mnemic("check", path).out
 
 
 def test_why_a_rule_is_not_compiled_is_told_once(mnemic, tmp_path):

@@ -342,7 +342,7 @@ def test_initial_duals_that_are_missing_or_wrong() -> None:
         ({"retention": {"normalize": "rows"}, "optimizer": THETA}, "that starts at zero"),
         (
             {"memory": MLP, "optimizer": {**RATE, "every": 6, "anchor": {"chunk": 4}}},
-            "no multiples of one another",
+            "no multiple of a shorter one",
         ),
     ],
 )

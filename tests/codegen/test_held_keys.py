@@ -69,7 +69,7 @@ def test_a_gradient_is_written_with_the_write_key(optimizer: dict[str, Any], ord
 def test_erase_and_write_keys_apart_are_refused_by_their_name() -> None:
     spec = {"name": "apart", "bias": "l2", "optimizer": HELD, "keys": {"write": "own"}}
     with pytest.raises(
-        InvalidSpec, match="apart keys: different erase and write keys, for a memory"
+        InvalidSpec, match="apart keys: an erase key other than the write key, for a memory"
     ):
         compiled(spec)
 

@@ -66,6 +66,38 @@ def test_what_compiling_refuses_is_known_without_it(name: str) -> None:
         assert not told
 
 
+NO_CODE: dict[str, dict[str, Any]] = {
+    "norms of a memory that starts at zero": {"bias": "l2", "retention": {"normalize": "rows"},
+                                              "optimizer": RATE},
+    "a link that varies from token to token": {
+        "bias": "l2", "retention": {"link": "a/(nu + c)", "view": "ftrl"},
+        "coefficients": {"c": "token"}, "optimizer": RATE,
+    },
+    "a window of two steps": SPECS["a window of two steps"],
+    "a normaliser of a residual rule": {"bias": {"expr": "log(cosh(e))"}, "optimizer": RATE,
+                                        "readout": {"normalizer": "sum"}},
+    "a normaliser under a decay by channel": {"retention": {"decay": "channel"},
+                                              "readout": {"normalizer": "sum"}},
+    "slots of a rule that is not additive": {
+        "memory": {"kind": "linear", "slots": 4}, "bias": "l2", "optimizer": RATE,
+    },
+    "a generator whose slope is bounded": {"bias": "l2", "optimizer": RATE,
+                                           "retention": {"local": {"bregman": "-log(w)"}}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NO_CODE)
+def test_a_rule_without_code_has_no_forms_and_is_told_so(name: str) -> None:
+    """Its class alone once gave it forms, and a pace that nothing ran at."""
+    found = pipeline.derive({"name": "mine", **NO_CODE[name]})
+    (issue,) = refused(found)
+    text = str(found)
+    assert found.structure.forms == ()
+    assert f"  forms: none yet\n  not compiled: {issue.message}\n" in text
+    assert "runs token by token" not in text
+    assert issue.where.partition(".")[0] in ("memory", "optimizer", "readout", "retention")
+
+
 @pytest.mark.parametrize("name", [name for name in SPECS if "simplex" in name or "same" in name])
 def test_a_memory_whose_link_has_gone_on_is_refused(name: str) -> None:
     """W_{t−1} was once computed with the size of token t, in every form alike."""

@@ -133,6 +133,17 @@ def test_an_error_of_the_prediction_and_the_residual_is_shown_at_once(
     assert printing.readable(plain) == sym.e * sp.exp(-(sym.e**2))
 
 
+@pytest.mark.parametrize("local", ["l2", {"f-divergence": "(x - 1)**2"}])
+@pytest.mark.parametrize(
+    ("over", "each"), [("all", ""), ("rows", " of each row"), ("columns", " of each column")]
+)
+def test_which_sums_a_simplex_holds_is_said(local: Any, over: str, each: str) -> None:
+    simplex = {"kind": "simplex", "scale": 2, "over": over}
+    found = rule(bias="l2", retention={"local": local, "constraint": simplex})
+    assert f",  ζ{each}: Σ W = 2\n" in to_text(found)
+    assert (rf"\text{{{each.strip()}}}" in found._repr_latex_()) == bool(each)
+
+
 def test_what_is_not_compiled_is_said() -> None:
     bounded = {"local": {"bregman": "log(cosh(w))"}}
     found = derive_spec(Spec.model_validate({"name": "mine", "bias": "l2", "retention": bounded}))

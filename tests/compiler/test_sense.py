@@ -104,6 +104,31 @@ def test_a_coefficient_that_may_fall_below_its_range_is_refused(place: str) -> N
     assert message in str(told.value)
 
 
+@pytest.mark.parametrize(
+    ("decay", "least"),
+    [
+        ("sin(g)", "-0.989"),
+        ("1 + g", "-29"),
+        ("cos(g)", "-0.654"),
+        ("1 - 2*exp(-((g - 1)**2))", "-1"),
+    ],
+)
+def test_a_decay_is_looked_at_between_the_ends_too(decay: str, least: str) -> None:
+    """cos(g) is above 0 at the least, the middle and the largest g that were once looked at."""
+    with pytest.raises(InvalidSpec) as told:
+        rule(retention={"decay": {"expr": decay}},
+             coefficients={"g": {"from": "input", "activation": "identity"}})  # fmt: skip
+    expected = f"retention.decay: comes to {least} for some values, and must be in (0, 1]"
+    assert str(told.value).startswith(expected)
+
+
+@pytest.mark.parametrize("decay", ["exp(g)", "where(g > 0.5, g, 0.5)"])
+def test_a_decay_above_one_is_warned_of_with_its_range(decay: str) -> None:
+    mine = rule(retention={"decay": {"expr": decay}},
+                coefficients={"g": {"from": "input", "activation": "identity"}})  # fmt: skip
+    assert any("Keep the decay in (0, 1]: an activation" in told for told in warned(mine))
+
+
 def test_a_coefficient_within_its_range_is_taken() -> None:
     halved = {"retention": {"decay": {"expr": "1 - eta/2"}}, "optimizer": {"rate": "token"}}
     derive_spec(load({"name": "mine", **halved}))

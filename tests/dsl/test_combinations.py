@@ -1058,9 +1058,24 @@ def test_every_rule_says_what_it_is_and_has_a_case(rule: Rule) -> None:
         (
             {"coefficients": {"lambda": 1}},
             "coefficients.lambda: a coefficient's name must not be a keyword of Python: read"
-            " 'lambda'; did you mean 'lam'?\ncoefficients.lambda: no expression names this"
-            " coefficient",
+            " 'lambda'; did you mean 'lam'?",
         ),
+        (
+            {"coefficients": {"e": "token"}},
+            "coefficients.e: a coefficient's name must not be a symbol, a function or an argument"
+            " of the operator: read 'e'",
+        ),
+        (
+            {"coefficients": {"eta": "token"}, "optimizer": {"rate": "token"}},
+            "coefficients.eta: two coefficients are called eta: this one and optimizer.rate (give"
+            " a coefficient of your own another name)",
+        ),
+        (
+            {"coefficients": {"token": 3}, "optimizer": {"rate": "token"}},
+            "coefficients.token: no expression names this coefficient (by itself, token is a word:"
+            " {from: input})",
+        ),
+        ({"coefficients": {"c": 3}}, "coefficients.c: no expression names this coefficient"),
     ],
 )
 def test_full_messages(axes: dict[str, Any], text: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import mnemic
-from mnemic.codegen.refusals import refuse
+from mnemic.compiler.uncompiled import refuse
 from mnemic.dsl.axis import Entry, Family
 from mnemic.dsl.examples import EXAMPLES
 from mnemic.dsl.load import load

@@ -231,6 +231,6 @@ def notes(rule: Rule) -> tuple[str, ...]:
         found.append("training runs the recurrence: T steps one after another")
     if rule.retained.link.expr is None and not rule.retained.link.identity:
         found.append("each entry of the link is a root found numerically")
-    if rule.structure.missing is not None:
+    if rule.structure.refused:
         found.append("an estimate: the rule is not compiled yet")
     return tuple(found)

@@ -74,6 +74,7 @@ class Explanation:
     reason: str
     forms: tuple[str, ...]
     missing: str | None
+    """What is not compiled."""
     approximations: tuple[str, ...]
     cost: Cost
     stability: Stability
@@ -96,13 +97,18 @@ def explain(rule: Rule) -> Explanation:
         kind=structure.kind,
         reason=structure.reason,
         forms=structure.forms,
-        missing=structure.missing,
+        missing=missing_of(rule),
         approximations=approximations(rule),
         cost=layer_cost(rule),
         stability=stable,
         warnings=warned(rule, stable),
         arguments=arguments(rule),
     )
+
+
+def missing_of(rule: Rule) -> str | None:
+    """Return what of a rule is not compiled, None where all of it is."""
+    return "; ".join(issue.message for issue in rule.structure.refused) or None
 
 
 def warned(rule: Rule, stable: Stability | None = None) -> tuple[str, ...]:

@@ -141,9 +141,12 @@ def _stationary(found: Link, d: Dialect) -> str:
 
 
 def _constraint(found: Link, d: Dialect) -> str:
+    """Write which sums a multiplier holds: of the whole memory, of each row or of each column."""
     total = d.sign("Σ W", r"\sum W")
     zeta = d.sign("ζ", r"\zeta")
-    return d.sign(",  ", r",\quad ") + f"{zeta}: {total} = {d.expr(found.scale)}"
+    line = found.over.removesuffix("s")
+    each = d.sign(f" of each {line}", rf"\ \text{{of each {line}}}") if found.over != "all" else ""
+    return d.sign(",  ", r",\quad ") + f"{zeta}{each}: {total} = {d.expr(found.scale)}"
 
 
 def readout(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:

@@ -17,6 +17,7 @@ from mnemic.compiler.explain.spans import INFINITE, ranges
 from mnemic.compiler.kernelised import folded
 from mnemic.compiler.network import Map, Network, Norm, node_symbol
 from mnemic.compiler.rule import KeyValuePairs, Moments, Rule
+from mnemic.dsl.ranges import range_at
 
 Place = Literal["inside", "on", "outside", "unknown"]
 
@@ -117,8 +118,9 @@ def _growing(rule: Rule) -> Stability | None:
     """Warn of a decay or momentum above one unless the link bounds the memory; else None."""
     if rule.retained.link.normaliser not in ("none", "norm"):
         return None
-    parts = (("decay", contraction.decay(rule)), ("momentum", contraction.momentum(rule)))
-    for name, expr in parts:
+    parts = (("decay", "retention.decay", contraction.decay(rule)),
+             ("momentum", "optimizer.momentum", contraction.momentum(rule)))  # fmt: skip
+    for name, where, expr in parts:
         values = placing.values(rule, expr)
         if not values or max(map(abs, values)) <= 1 + placing.EDGE:
             continue
@@ -126,7 +128,8 @@ def _growing(rule: Rule) -> Stability | None:
         most = max(values, key=abs)
         peak = placing.number(most, endless=abs(most) >= INFINITE)
         sentence = f"The {name} {shown} reaches {peak}: above 1 in size the memory grows."
-        mend = f"Keep the {name} within (−1, 1): an activation such as sigmoid."
+        allowed = range_at(rule.problem.spec, where)
+        mend = f"Keep the {name} {allowed}: an activation such as sigmoid."
         return Stability("growing", None, sentence, "outside", placing.read(rule, expr),
                          f"Outside the stable range. {sentence} {mend}")  # fmt: skip
     return None

@@ -7,7 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 from keyword import iskeyword
 from typing import Final
 
-from mnemic.dsl.coefficients import Coefficient
+from mnemic.dsl.coefficients import WORDS, Coefficient
 from mnemic.dsl.constants import Undefined, constant
 from mnemic.dsl.expressions import INSTEAD, ExpressionError, parse
 from mnemic.dsl.functions import CONSTANTS, FUNCTIONS
@@ -72,14 +72,24 @@ _ANOTHER: Final = "give a coefficient of your own another name"
 
 
 def named_somewhere(spec: Spec) -> Iterator[Issue]:
-    """Refuse a coefficient of the user's own that no expression names."""
+    """Refuse a coefficient of the user's own that no expression names.
+
+    One whose name is refused is passed over: nothing could name it.
+    """
     every = list(texts(spec))
     if any(isinstance(text.read, Issue) for text in every):
         return
     used = frozenset().union(*(text.names - text.needs for text in every if text.coefficients))
+    parts = {name for name, place in spec.all_coefficients() if place != f"coefficients.{name}"}
     for name in spec.coefficients:
-        if name not in used:
-            yield Issue("no expression names this coefficient", f"coefficients.{name}")
+        if name not in used | parts and unusable(name) is None:
+            hint = f"by itself, {name} is a word: {_meaning(name)}" if name in WORDS else None
+            yield Issue("no expression names this coefficient", f"coefficients.{name}", hint=hint)
+
+
+def _meaning(word: str) -> str:
+    """Write what a short word stands for, as a spec would have it."""
+    return "{" + ", ".join(f"{key}: {value}" for key, value in WORDS[word].items()) + "}"
 
 
 def no_cycles(spec: Spec) -> Iterator[Issue]:

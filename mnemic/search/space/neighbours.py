@@ -14,17 +14,17 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from mnemic.codegen.refusals import refuse
 from mnemic.compiler.compare.differing_entries import Row, axes
 from mnemic.compiler.compare.verdict import same
 from mnemic.compiler.rule import Rule
+from mnemic.compiler.uncompiled import refuse
 from mnemic.dsl.axis import Family
 from mnemic.dsl.catalogue import names
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.load import load
 from mnemic.dsl.spec import Spec
 from mnemic.dsl.writing import short
-from mnemic.errors import InvalidSpec, Issue
+from mnemic.errors import InvalidSpec
 from mnemic.pipeline import derive
 from mnemic.search.space.identity import facts, identity
 
@@ -210,8 +210,6 @@ def _with_coefficients(changed: Spec, axis: Axis) -> Spec | None:
 def _rule(changed: Spec) -> Rule:
     """Derive the rule of a spec built in memory; refuse one for which there is no code."""
     rule = derive(load(short(changed)))
-    if rule.structure.missing is not None:
-        raise InvalidSpec((Issue(rule.structure.missing),))
     refuse(rule)
     return rule
 

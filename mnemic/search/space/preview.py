@@ -116,13 +116,11 @@ def _looked_at(space: Space, ask: Any, known: dict[str, Seen]) -> tuple[dict[str
 
 
 def _derived(spec: Spec, name: str) -> Seen:
-    from mnemic.codegen.refusals import refuse
+    from mnemic.compiler.uncompiled import refuse
     from mnemic.pipeline import derive
 
     try:
         rule = derive(spec)
-        if rule.structure.missing is not None:
-            raise InvalidSpec((Issue(rule.structure.missing),))
         refuse(rule)
     except InvalidSpec as error:
         return reason_of(error, name), "", ""

@@ -8,13 +8,14 @@ import filelock
 import torch
 
 from mnemic import pipeline
-from mnemic.codegen import files, refusals
+from mnemic.codegen import files
+from mnemic.compiler import uncompiled
 from mnemic.models import train
 from mnemic.search import tasks
 from mnemic.search.space.settings import Rung, Settings
 from mnemic.search.study.work import look
 
-MODULES = (filelock, files, refusals, train, tasks)
+MODULES = (filelock, files, uncompiled, train, tasks)
 
 torch.set_num_threads(1)
 WARM = look(

@@ -1,34 +1,76 @@
 """Features of a rule that its forms do not compute yet: refused by name, never computed wrongly."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import sympy as sp
 
-from mnemic.codegen.repeated import takes_steps
-from mnemic.codegen.states import link_of
-from mnemic.compiler.problem import TIME
-from mnemic.compiler.rule import KeyValuePairs, Layers, Levels, Moments, Rule
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.problem import HEAD, HEADS, TIME
+from mnemic.compiler.rule import KeyValuePairs, Layers, Levels, Moments, Rule, takes_steps
 from mnemic.dsl.features import Cosine, Dpfp, Polynomial, Random, Taylor
+from mnemic.dsl.readout import Readout
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, Issue
 
 LATER = "{what} is derived but not compiled yet"
 
+COUNTING = frozenset({HEAD, HEADS, TIME})
+"""Indices that no argument carries."""
+
 RESIZING = (Cosine, Dpfp, Polynomial, Random, Taylor)
 """Features that are not as many as the key's channels."""
 
 
+def mark(rule: Rule, place: str) -> Rule:
+    """Return the rule with all of it that is not compiled yet, and without forms if that is any.
+
+    ``place`` is the spec's entry that keeps a class from having forms.
+    """
+    missing = rule.structure.missing
+    issues = (Issue(missing, where=place),) if missing is not None else tuple(_issues(rule))
+    if not issues:
+        return rule
+    return replace(rule, structure=replace(rule.structure, forms=(), refused=issues))
+
+
 def refuse(rule: Rule) -> None:
     """Raise ``InvalidSpec`` with everything of the rule that is not compiled yet."""
-    issues = tuple(
-        Issue(LATER.format(what=what), where=f"{rule.name} {where}")
-        for where, what, asks in REFUSALS
-        if asks(rule)
-    )
+    issues = rule.structure.refused
     if issues:
-        raise InvalidSpec(issues)
+        raise InvalidSpec(replace(i, where=f"{rule.name} {i.where}".rstrip()) for i in issues)
+
+
+def _issues(rule: Rule) -> Iterator[Issue]:
+    """Yield what no form computes, each at its place; slots are two rules, with their own."""
+    if getattr(_spec(rule).memory, "slots", None):
+        reason = _of_slots(rule)
+        yield from () if reason is None else (Issue(reason, where="memory.slots"),)
+        return
+    for where, what, asks in REFUSALS:
+        if asks(rule):
+            yield Issue(LATER.format(what=what), where=where)
+
+
+def _of_slots(rule: Rule) -> str | None:
+    """Return why slots of this rule are not compiled yet, or ``None``."""
+    spec, keys = rule.problem.spec, rule.problem.spec.keys
+    plain = rule.window == 1 and spec.optimizer.micro_steps == 1 and spec.optimizer.inner_steps == 1
+    if rule.structure.kind != "additive" or not plain:
+        return "slots are compiled for one additive step a token, other rules are not compiled yet"
+    if rule.phase or spec.readout != Readout() or rule.row_decay != 1:
+        return "slots with a phase, a row decay or a read-out of their own are not compiled yet"
+    if keys.write is None or keys.value is not None or rule.problem.keys["write"].has(
+        sp.Symbol("k", real=True)
+    ):  # fmt: skip
+        return "the write keys live in the slots: 'keys.write' of coefficients or 'own' is compiled"
+    counting = sorted(str(x) for x in rule.problem.keys["write"].free_symbols & COUNTING)
+    if counting:
+        named = " and ".join(f"'{name}'" for name in counting)
+        return f"write keys of slots that count with {named} are not compiled yet"
+    return None
 
 
 # -- what a rule is --------------------------------------------------------------------------
@@ -91,11 +133,17 @@ def _link_varies(rule: Rule) -> bool:
         return False
     parts: list[Any] = [p for p in (link.expr, link.slope) if p is not None]
     if link.normaliser in ("softmax", "root", "ball"):
-        scales = [link_of(rule, matrix).scale for matrix in rule.network.matrices]
-        parts += [rule.problem.value(str(scale), scale) for scale in scales]
+        parts += [rule.problem.value(str(scale), scale) for scale in _scales(rule)]
     own = frozenset().union(*(part.free_symbols for part in parts))
     moving = {s.symbol for s in rule.scalars if s.declared.origin == "input"} | {TIME}
     return bool(own & moving)
+
+
+def _scales(rule: Rule) -> Iterator[Any]:
+    """Yield the scale of each matrix's link: its own, or the one of all."""
+    for matrix in rule.network.matrices:
+        own = sym.coefficient(f"scale{matrix.name.removeprefix('W')}")
+        yield rule.retained.link.scale if rule.problem.scalar(str(own)) is None else own
 
 
 def _takes_last_memory(rule: Rule) -> bool:
@@ -140,7 +188,7 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
     ),
     (
         "optimizer",
-        "intervals (of the anchor, of O, of a chain) that are no multiples of one another",
+        "an interval (of the anchor, of O, of a chain) that is no multiple of a shorter one",
         lambda r: isinstance(r, Layers) and not _nests(r),
     ),
     (
@@ -163,7 +211,7 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
     ),
     (
         "keys",
-        "different erase and write keys, for a memory behind an interval or O,",
+        "an erase key other than the write key, for a memory behind an interval or O,",
         lambda r: isinstance(r, Layers) and r.split and r.momentum_on != "write",
     ),
     (
