@@ -142,6 +142,16 @@ class TextTrainer(Trainer):
         found: dict[str, Tensor] = self.model.state_dict()
         return found
 
+    def _run_epoch(self, **told: Any) -> None:
+        """Train for an epoch; a resumed run that has all its steps ends here, untouched.
+
+        The loop of transformers looks whether it is done only behind a step.
+        """
+        if self.state.global_step >= self.args.max_steps:
+            self.control.should_training_stop = True
+        else:
+            super()._run_epoch(**told)
+
     def evaluate(self, *args: Any, **options: Any) -> dict[str, float]:
         """Score the held-out documents, and log it."""
         nats, count = 0.0, 0

@@ -97,6 +97,29 @@ def test_a_run_that_was_killed_ends_as_one_that_was_not(tmp_path: Path, optimize
     assert [name for name in was if not was[name].equal(now[name])] == []
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"steps": 5, "precision": "bfloat16"}], ids=["evaluated", "not evaluated"]
+)
+def test_a_run_with_all_its_steps_trains_no_more_when_resumed(
+    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed while its model was written, and resumed again when it was finished."""
+    expected = ran(tmp_path / "whole", Told(), **options)
+    with monkeypatch.context() as cut:
+        cut.setattr(folder, "save", lambda *_, **__: Told().end_it())
+        with pytest.raises(Killed):
+            ran(tmp_path / "cut", Told(), **options)
+    kept = sorted(path.name for path in (tmp_path / "cut").glob("checkpoint-*"))
+    for _ in range(2):
+        again = Told()
+        assert ran(tmp_path / "cut", again, "resume", **options) == expected
+        assert again.losses == {}
+        assert sorted(path.name for path in (tmp_path / "cut").glob("checkpoint-*")) == kept
+        models = (tmp_path / run / "model" / "model.safetensors" for run in ("whole", "cut"))
+        was, now = (path.read_bytes() for path in models)
+        assert was == now
+
+
 def test_a_run_without_matplotlib_lacks_its_picture_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
