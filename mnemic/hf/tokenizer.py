@@ -1,6 +1,8 @@
 """Tokenizers: bytes, one that is trained on the text, or one that is loaded."""
 
+import json
 from collections.abc import Iterable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,13 @@ def load_tokenizer(folder: Path) -> Any:
             "it trains with one"
         )
     return get_tokenizer(str(folder), ())
+
+
+def digest_of(tokenizer: Any) -> str:
+    """Return a digest that identifies a tokenizer: how it cuts texts, and its end of documents."""
+    inner = getattr(tokenizer, "backend_tokenizer", None)
+    told = json.dumps(sorted(tokenizer.get_vocab().items())) if inner is None else inner.to_str()
+    return sha256(f"{tokenizer.eos_token_id} {told}".encode()).hexdigest()[:16]
 
 
 def _byte_pairs() -> Tokenizer:

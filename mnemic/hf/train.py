@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from mnemic.distributed import shifted
+from mnemic.dsl.hashing import LABELS, canonical
 from mnemic.errors import CheckFailed, EnvironmentFailed, UsageError
 from mnemic.hf import folder as folders
 from mnemic.hf.follow import METRIC, Follow, points
@@ -25,11 +26,13 @@ from mnemic.hf.packing import NOT_SCORED, Share, pack, together
 from mnemic.hf.refusals import one_line_of
 from mnemic.hf.text_options import TextOptions
 from mnemic.hf.texts import Texts
+from mnemic.hf.tokenizer import digest_of
 from mnemic.models import curve
 from mnemic.models.differences import find_differences
 from mnemic.models.files import EARLIER, claim, write_json
 from mnemic.models.interrupt import deferred
 from mnemic.models.progress import Progress
+from mnemic.pipeline import read
 
 KIND = "text run"
 MODEL = "model"
@@ -91,7 +94,7 @@ def train(
     args.dataloader_drop_last = len(rows) >= options.batch * lines
     with args.main_process_first(local=False):
         if args.process_index == 0:
-            _prepare(run, existing, _identity(model, texts, options))
+            _prepare(run, existing, _identity(model, tokenizer, texts, options))
         last = last_checkpoint(run)
     with deferred() as pressed, _explain_memory(run), one_line_of(run):
         follow = Follow(progress, options.time_limit, pressed)
@@ -232,9 +235,28 @@ def _arguments(run: Path, options: TextOptions) -> TrainingArguments:
     )
 
 
-def _identity(model: MnemicForCausalLM, texts: Texts, options: TextOptions) -> dict[str, Any]:
+def _identity(
+    model: MnemicForCausalLM, tokenizer: Any, texts: Texts, options: TextOptions
+) -> dict[str, Any]:
+    """Return what a run is of, as ``run.json`` holds it; a resumed run has to have the same."""
     shapes = {name: list(p.shape) for name, p in model.named_parameters()}
-    return {"options": options.identity(), "texts": texts.digest, "model": shapes}
+    found = {
+        "options": options.identity(),
+        "texts": texts.digest,
+        "tokenizer": digest_of(tokenizer),
+        "model": shapes,
+        "blocks": {str(i + 1): _block(model, i) for i in range(model.config.num_hidden_layers)},
+        "rms_norm_eps": model.config.rms_norm_eps,
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(found))
+    return plain
+
+
+def _block(model: MnemicForCausalLM, index: int) -> dict[str, Any]:
+    """Return what a block's memory is: its whole spec without labels, its sizes and its kernel."""
+    told = model.config.memory(index)
+    spec = read(told["spec"]).model_dump(by_alias=True, exclude=set(LABELS))
+    return {**told, "spec": canonical(spec)}
 
 
 def _prepare(run: Path, existing: Existing, identity: dict[str, Any]) -> None:

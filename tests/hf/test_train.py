@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import torch
 from small_models import one_of_each, small, tokens
+from tokenizers import Tokenizer
 from torch.nn import functional as F
-from transformers import AutoTokenizer, Trainer, TrainingArguments
+from transformers import AutoTokenizer, PreTrainedTokenizerFast, Trainer, TrainingArguments
 
 from mnemic.errors import CheckFailed, UsageError
 from mnemic.hf import folder
@@ -206,6 +207,37 @@ def test_what_may_not_be_continued(tmp_path: Path) -> None:
     (tmp_path / "mine" / "a.txt").write_text("a")
     with pytest.raises(UsageError, match=r"mine: holds files that mnemic did not write"):
         ran(tmp_path / "mine", Told(), "replace")
+
+
+def test_another_spec_or_tokenizer_of_the_same_shapes_is_not_continued(tmp_path: Path) -> None:
+    def begun(model: MnemicForCausalLM, tokenizer: Any) -> None:
+        told = TextOptions(**{**vars(SMALL), "steps": 1})
+        train(model, tokenizer, TEXTS, told, tmp_path / "r", Told(), "resume")
+
+    def of(spec: dict[str, Any], eps: float = 1e-6) -> MnemicForCausalLM:
+        config = make_config([{"mnemic": 1, **spec}], Shape(1, 16, vocabulary=len(BYTES)))
+        config.rms_norm_eps = eps
+        return make_model(config)
+
+    rule = {"name": "mine", "bias": "l2", "retention": {"decay": "token", "order": "before"}}
+    after = {**rule, "retention": {"decay": "token", "order": "after"}}
+    begun(of(rule), BYTES)
+    begun(of({**rule, "name": "renamed", "title": "Another title"}), BYTES)
+    same = r"^.*r: cannot resume, the run there differs in "
+    told = r"blocks\.1\.spec\.retention\.order \(before there, after here\)$"
+    with pytest.raises(UsageError, match=same + told):
+        begun(of(after), BYTES)
+    with pytest.raises(UsageError, match=same + r"rms_norm_eps \(1e-06 there, 0.001 here\)$"):
+        begun(of(rule, 1e-3), BYTES)
+    turned = {name: (i + 1) % 256 for name, i in BYTES.get_vocab().items() if i < 256}
+    inner = json.loads(BYTES.backend_tokenizer.to_str())
+    inner["model"]["vocab"] = turned
+    other = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(json.dumps(inner)), eos_token=BYTES.eos_token
+    )
+    assert len(other) == len(BYTES)
+    with pytest.raises(UsageError, match=same + r"tokenizer \(\w{16} there, \w{16} here\)$"):
+        begun(of(rule), other)
 
 
 @pytest.mark.full
