@@ -41,6 +41,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, place: tuple[str, int], name: str, batcher: Batcher, tokenizer: Any) -> None:
         self.name, self.batcher, self.tokenizer = name, batcher, tokenizer
+        self.begin = _begin(tokenizer, batcher.model.config.bos_token_id)
         self.answering: set[threading.Thread] = set()
         super().__init__(place, Handler)
 
@@ -82,7 +83,7 @@ class Server(ThreadingHTTPServer):
             except UnicodeEncodeError as error:
                 half = f"{prompt[error.start]!a} is half a character"
                 raise UsageError(f"prompt: no text: {half}") from None
-            prompt = self.tokenizer.encode(prompt)
+            prompt = self.begin + self.tokenizer.encode(prompt, add_special_tokens=False)
         if not isinstance(prompt, list) or not all(type(x) is int for x in prompt):
             raise UsageError("prompt: read neither text nor a list of tokens")
         if not prompt:
@@ -126,6 +127,15 @@ class Server(ThreadingHTTPServer):
         text += decoder.rest()
         end = _stopped(text, stops)
         yield text[:end], "length" if whole and end is None else "stop"
+
+
+def _begin(tokenizer: Any, known: int | None) -> list[int]:
+    """Return the token before a prompt, if the model knows one and its tokenizer puts it there.
+
+    A model that was trained here knows none: its documents have no token before them.
+    """
+    first = tokenizer.encode("")[:1]
+    return first if first == [known] else []
 
 
 def _stopped(text: str, stops: list[str]) -> int | None:

@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 import torch
 from small_models import small, tokens
+from tokenizers.processors import TemplateProcessing
 
 from mnemic.hf import batching
 from mnemic.hf.batching import Batcher, Request
-from mnemic.hf.completion import NEUTRAL
+from mnemic.hf.completion import NEUTRAL, read_completion
 from mnemic.hf.modeling_mnemic import MnemicForCausalLM
 from mnemic.hf.serve import LARGEST, Server
 from mnemic.hf.tokenizer import get_tokenizer
@@ -279,6 +280,27 @@ def test_what_cannot_be_served_is_told(told: dict[str, Any], message: str, addre
         post(address, **told)
     assert refusal.value.code == 400
     assert message in json.load(refusal.value)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("template", "known", "before"),
+    [("$A <|end|>", None, []), ("\u0120 $A", None, []), ("\u0120 $A <|end|>", 32, [32])],
+    ids=["an end", "a beginning", "a beginning that the model knows"],
+)
+def test_a_prompt_has_no_tokens_that_documents_in_training_lack(
+    template: str, known: int | None, before: list[int]
+) -> None:
+    tokenizer = get_tokenizer("bytes", ())
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=template, special_tokens=[("<|end|>", 256), ("\u0120", 32)]
+    )
+    model = small("gated-deltanet", vocabulary=257)
+    model.config.bos_token_id = known
+    batcher = Batcher(model)
+    with Server(("127.0.0.1", 0), "tiny", batcher, tokenizer) as server:
+        request = server.request(read_completion(b'{"prompt": "abc"}'))
+    batcher.close()
+    assert request.prompt == [*before, *b"abc"]
 
 
 def refused(address: str, body: bytes, path: str = "completions", **told: Any) -> tuple[int, str]:
