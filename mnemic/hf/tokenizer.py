@@ -11,6 +11,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from mnemic.errors import Issue, UsageError, format_issue
+from mnemic.hf.from_fla import tokenizer_files
 
 END = "<|end|>"
 """The token that ends a document."""
@@ -44,14 +45,15 @@ def load_tokenizer(folder: Path) -> Any:
     """Load the tokenizer that lies in a model's folder.
 
     Raises:
-        UsageError: there is none, as in the folder of a model that has seen no text.
+        UsageError: there is none, as in the folder of a model that has seen no text, or it cannot
+            be read.
     """
-    if not (folder / "tokenizer.json").is_file():
+    if not tokenizer_files(folder):
         raise UsageError(
             f"{folder}: has no tokenizer; mnemic train {folder} --data TEXT leaves the model that "
             "it trains with one"
         )
-    return get_tokenizer(str(folder), ())
+    return _loaded(folder)
 
 
 def digest_of(tokenizer: Any) -> str:
