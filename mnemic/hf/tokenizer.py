@@ -99,16 +99,21 @@ def _loaded(place: Path) -> Any:
         try:
             return _fast(Tokenizer.from_file(str(place)))
         except Exception as error:  # tokenizers raises Exception itself
-            raise UsageError(f"--tokenizer: {place}: cannot be read: {error}") from None
+            raise _unreadable(place, error) from None
     if not place.is_dir():
         allowed = "bytes, bpe:SIZE, or a folder or file that is there"
         raise UsageError(f"--tokenizer: read '{place}', allowed: {allowed}")
     try:
         found = AutoTokenizer.from_pretrained(place, local_files_only=True)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"--tokenizer: {place}: cannot be read: {error}") from None
+    except Exception as error:  # as above, and KeyError where a part of a file is missing
+        raise _unreadable(place, error) from None
     if found.eos_token is None:
         found.add_special_tokens({"eos_token": END})
     if found.pad_token is None:
         found.pad_token = found.eos_token
     return found
+
+
+def _unreadable(place: Path, error: Exception) -> UsageError:
+    reason = f"no {error}" if isinstance(error, KeyError) else error
+    return UsageError(f"--tokenizer: {place}: cannot be read: {reason}")

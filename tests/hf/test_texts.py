@@ -9,7 +9,7 @@ from datasets import Dataset
 
 from mnemic.errors import UsageError
 from mnemic.hf.texts import Texts, read_texts
-from mnemic.hf.tokenizer import END, get_tokenizer
+from mnemic.hf.tokenizer import END, get_tokenizer, load_tokenizer
 
 DOCUMENTS = [f"document {i}" for i in range(60)]
 
@@ -94,3 +94,16 @@ def test_a_trained_tokenizer_is_saved_and_loaded(tmp_path: Path) -> None:
 def test_tokenizers_that_there_are_not(told: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         get_tokenizer(told, ())
+
+
+@pytest.mark.parametrize(
+    "content", ['{"version": "1.0"}', '{"version": "1.0", "added_tokens": []}', "none"]
+)
+def test_a_tokenizer_that_cannot_be_read(content: str, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(content)
+    (tmp_path / "tokenizer_config.json").write_text(
+        '{"tokenizer_class": "PreTrainedTokenizerFast"}'
+    )
+    for load in (lambda: get_tokenizer(str(tmp_path), ()), lambda: load_tokenizer(tmp_path)):
+        with pytest.raises(UsageError, match=f"^--tokenizer: {tmp_path}: cannot be read: ."):
+            load()
