@@ -120,4 +120,6 @@ def test_a_model_is_evaluated(mnemic, tmp_path):
     found = mnemic(*told, "--distance", "8", "--json").json
     assert [span["last"] for span in found["positions"]] == [1, 3, 7, 15, 31, 63]
     assert [copied["distance"] for copied in found["distances"]] == [8]
+    (tmp_path / "one.txt").write_text("x" * 64)
+    assert mnemic("eval", "r/model", "--data", "one.txt", *told[-2:], "--distance", "8").code == 0
     assert "the longest document has 69 tokens" in mnemic(*told[:-1], "70").err
