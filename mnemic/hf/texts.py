@@ -12,7 +12,7 @@ TABLES = {".parquet", ".jsonl", ".json"}
 """Files with a document a row, read by the library datasets; all others are a document each."""
 
 FEWEST = 20
-"""Documents from which whole ones can be held out; of fewer, the end of the last ones is."""
+"""Documents from which whole ones can be held out; of fewer, or equal ones, the end is."""
 
 SHARE = 20
 """One in so many documents, or characters, is held out."""
@@ -58,7 +58,8 @@ def read_texts(place: Path, column: str = "text", held_out: Path | None = None) 
         return _cut(found)
     held = [text for text in found if _hash(text) % SHARE == 0] or [min(found, key=_hash)]
     kept = set(held)
-    return Texts(tuple(_mixed([text for text in found if text not in kept])), tuple(held))
+    train = [text for text in found if text not in kept]
+    return Texts(tuple(_mixed(train)), tuple(held)) if train else _cut(found)
 
 
 def read_documents(place: Path, column: str = "text", option: str = "--data") -> tuple[str, ...]:

@@ -85,7 +85,7 @@ def train(
         KeyboardInterrupt: Ctrl-C, after the step was finished and saved.
     """
     rows = pack(texts.train, tokenizer, options.length)
-    held_out = pack(texts.held_out, tokenizer, options.length, rest=True)
+    held_out = pack(texts.held_out, tokenizer, options.length, rest=True, name="held-out text")
     torch.set_num_threads(options.threads)
     args = _arguments(run, options)
     kind = _kind(model, args, options)

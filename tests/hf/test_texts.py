@@ -8,6 +8,7 @@ import pytest
 from datasets import Dataset
 
 from mnemic.errors import UsageError
+from mnemic.hf.packing import pack
 from mnemic.hf.texts import Texts, read_texts
 from mnemic.hf.tokenizer import END, get_tokenizer, load_tokenizer
 
@@ -61,6 +62,31 @@ def test_what_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "a.bin").write_bytes(b"ab\xff")
     with pytest.raises(UsageError, match=r"a\.bin: no UTF-8 text at byte 2$"):
         read_texts(tmp_path)
+
+
+def test_held_out_text_that_is_none_is_told_by_its_own_option(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("text")
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "b.bin").write_bytes(b"ab\xff")
+    (tmp_path / "c.jsonl").write_text('{"body": "text"}\n')
+    for name, told in {
+        "nothing.txt": ": no such file or folder",
+        "empty.txt": ": no text in it",
+        "b.bin": ": no UTF-8 text at byte 2",
+        "c.jsonl": ": column: read 'text', allowed: body",
+    }.items():
+        path = tmp_path / name
+        with pytest.raises(UsageError, match=f"^--held-out: {path}{told}$"):
+            read_texts(tmp_path / "a.txt", held_out=path)
+    with pytest.raises(UsageError, match=r"^held-out text: 0 tokens, at least 2 are needed$"):
+        pack([], get_tokenizer("bytes", ()), 8, rest=True, name="held-out text")
+
+
+def test_of_equal_documents_the_end_is_held_out(tmp_path: Path) -> None:
+    for i in range(20):
+        (tmp_path / f"{i}.txt").write_text("0123456789")
+    found = read_texts(tmp_path)
+    assert found == Texts(("0123456789",) * 18 + ("012345678",), ("9", "0123456789"))
 
 
 def test_bytes_are_tokens_of_their_numbers() -> None:
