@@ -136,6 +136,13 @@ class TextTrainer(Trainer):
         """Which share of the rows this process reads: its index, and the number of shares."""
         return self.args.process_index, self.args.world_size
 
+    @property
+    def step_rows(self) -> int:
+        """The rows of a step: of all passes and all processes."""
+        args = self.args
+        rows: int = args.train_batch_size * args.gradient_accumulation_steps * self.share[1]
+        return rows
+
     def read_parts(self, processes: int) -> None:
         """Read parts of rows from now on, each row split over so many processes."""
         raise NotImplementedError
@@ -323,7 +330,7 @@ def _finish(
         curve.draw(run / "curve.png", found, "bits per byte", 8.0, f"text, {outcome.steps} steps")
     write_json(run / "result.json", asdict(outcome))
     told = (
-        f"\nTrained for {outcome.steps:,} steps of {trainer.args.train_batch_size} rows; held-out "
+        f"\nTrained for {outcome.steps:,} steps of {trainer.step_rows} rows; held-out "
         f"text takes {outcome.bits:.4f} bits a byte.\n"
         '\nIts tokenizer: `AutoTokenizer.from_pretrained("THIS FOLDER", trust_remote_code=True)`.\n'
     )

@@ -150,6 +150,12 @@ def test_a_run_leaves_a_model_with_its_tokenizer(tmp_path: Path) -> None:
     assert f"held-out text takes {outcome.bits:.4f} bits a byte" in card.replace("\n", " ")
 
 
+def test_the_card_tells_all_rows_of_a_step(tmp_path: Path) -> None:
+    ran(tmp_path / "r", Told(), steps=1, accumulate=3)
+    card = (tmp_path / "r" / "model" / "README.md").read_text()
+    assert "Trained for 1 steps of 6 rows;" in card
+
+
 @pytest.mark.full
 def test_bits_a_byte_are_of_all_held_out_bytes(tmp_path: Path) -> None:
     ran(tmp_path / "r", Told())
