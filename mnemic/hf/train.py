@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, RandomSampler
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from mnemic.distributed import shifted
@@ -89,9 +89,6 @@ def train(
     torch.set_num_threads(options.threads)
     args = _arguments(run, options)
     kind = _kind(model, args, options)
-    # else the last step of an epoch has fewer rows, and other ones where processes share them
-    lines = args.world_size // options.sequence_parallel
-    args.dataloader_drop_last = len(rows) >= options.batch * lines
     with args.main_process_first(local=False):
         if args.process_index == 0:
             _prepare(run, existing, _identity(model, tokenizer, texts, options))
@@ -151,6 +148,16 @@ class TextTrainer(Trainer):
         """Return the whole weights, by name."""
         found: dict[str, Tensor] = self.model.state_dict()
         return found
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> RandomSampler:
+        """Return rows in random order, as many as whole steps take.
+
+        Each epoch leaves out other rows, fewer than a step has; a text with fewer rows than a step
+        has gives some of them again.
+        """
+        rows = self.train_dataset if train_dataset is None else train_dataset
+        steps = max(1, len(rows) // self.step_rows)
+        return RandomSampler(rows, num_samples=steps * self.step_rows)
 
     def _run_epoch(self, **told: Any) -> None:
         """Train for an epoch; a resumed run that has all its steps ends here, untouched.

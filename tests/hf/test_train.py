@@ -26,7 +26,7 @@ from mnemic.hf.shape import Shape
 from mnemic.hf.text_options import TextOptions
 from mnemic.hf.texts import Texts
 from mnemic.hf.tokenizer import get_tokenizer
-from mnemic.hf.train import Outcome, last_checkpoint, train
+from mnemic.hf.train import Outcome, TextTrainer, last_checkpoint, train
 from mnemic.models.progress import Silent
 
 LINES = tuple(f"line {i} of a text that repeats itself, {i} times" for i in range(30))
@@ -244,6 +244,27 @@ def test_another_spec_or_tokenizer_of_the_same_shapes_is_not_continued(tmp_path:
     assert len(other) == len(BYTES)
     with pytest.raises(UsageError, match=same + r"tokenizer \(\w{16} there, \w{16} here\)$"):
         begun(of(rule), other)
+
+
+@pytest.mark.parametrize("accumulate", [2, 60])
+def test_every_step_has_all_its_rows(
+    accumulate: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the end of an epoch too, and of a text with fewer rows than a step."""
+    seen: list[int] = []
+    step = TextTrainer.training_step
+
+    def counted(self: TextTrainer, model: Any, inputs: Any, *given: Any) -> Any:
+        seen.append(len(inputs["input_ids"]))
+        return step(self, model, inputs, *given)
+
+    monkeypatch.setattr(TextTrainer, "training_step", counted)
+    rows = len(pack(LINES, BYTES, 64))
+    assert rows < 60 * 2
+    assert rows % 4
+    steps = rows // 4 + 2 if accumulate == 2 else 2
+    ran(tmp_path / "r", Told(), length=64, accumulate=accumulate, steps=steps, eval_every=steps)
+    assert seen == [2] * accumulate * steps
 
 
 @pytest.mark.full
