@@ -55,13 +55,12 @@ def eval_(
 
     from mnemic.hf.evaluate import by_distance, by_position, draw, encoded
     from mnemic.hf.folder import load
-    from mnemic.hf.texts import read_texts
+    from mnemic.hf.texts import read_documents
     from mnemic.hf.tokenizer import load_tokenizer
 
     model = load(folder).eval()
     tokenizer = load_tokenizer(folder)
-    texts = read_texts(data, column)
-    tokens = encoded([*texts.train, *texts.held_out], tokenizer)
+    tokens = encoded(read_documents(data, column), tokenizer)
     wanted = distance or [0, *(x for x in (16, 64, 256, 1024, 4096) if x < length)]
     spans = by_position(model, tokens, length)
     copies = by_distance(model, torch.cat(tokens), wanted)

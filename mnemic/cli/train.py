@@ -118,10 +118,10 @@ Column = Annotated[
     str, typer.Option("--column", help="A table's column of text.", rich_help_panel=OF_TEXT)
 ]
 TokenizerName = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--tokenizer", help="bytes, bpe:SIZE to train one, or one that was saved.",
-        rich_help_panel=OF_TEXT,
+        show_default="a model folder's own, else bytes", rich_help_panel=OF_TEXT,
     ),
 ]  # fmt: skip
 Length = Annotated[int, typer.Option(help="Tokens of a row.", rich_help_panel=OF_TEXT)]
@@ -200,7 +200,7 @@ def train(
     task_option: TaskOptions = None,
     held_out: HeldOut = None,
     column: Column = "text",
-    tokenizer: TokenizerName = "bytes",
+    tokenizer: TokenizerName = None,
     length: Length = 256,
     size: SizeName = None,
     heads: Heads = None,

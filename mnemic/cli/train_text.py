@@ -24,7 +24,7 @@ def train_text(
     data: Path,
     held_out: Path | None,
     column: str,
-    tokenizer: str,
+    tokenizer: str | None,
     size: str | None,
     shape: dict[str, int | None],
     options: dict[str, Any],
@@ -35,9 +35,10 @@ def train_text(
     """Train a spec's or a folder's model on text, and tell what came out."""
     require()
     from mnemic.hf.folder import is_model
+    from mnemic.hf.from_fla import tokenizer_files
     from mnemic.hf.text_options import TextOptions
     from mnemic.hf.texts import read_texts
-    from mnemic.hf.tokenizer import get_tokenizer
+    from mnemic.hf.tokenizer import get_tokenizer, load_tokenizer
     from mnemic.hf.train import train
 
     if options["time_limit"] == 0:
@@ -46,9 +47,10 @@ def train_text(
     place = Path(source)
     saved = is_model(place)
     texts = read_texts(data, column, held_out)
-    if saved and tokenizer == "bytes" and (place / "tokenizer.json").is_file():
-        tokenizer = source
-    tokens = get_tokenizer(tokenizer, texts.train)
+    if tokenizer is None and saved and tokenizer_files(place):
+        tokens = load_tokenizer(place)
+    else:
+        tokens = get_tokenizer(tokenizer or "bytes", texts.train)
     if saved:
         model = _loaded(place, tokens, size, shape)
     else:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -21,6 +21,12 @@ from mnemic.hf.modeling_mnemic import MnemicForCausalLM
 
 PIECE = 256
 """Tokens of a prompt that are read between two tokens of the others."""
+
+LOOK = 0.5
+"""Seconds of waiting for a token after which whoever waits looks around."""
+
+COLDEST = 1e-30
+"""The temperature below which no other token than the likeliest has a share."""
 
 
 @dataclass
@@ -51,19 +57,31 @@ class Request:
     def __post_init__(self) -> None:
         self.generator = torch.Generator().manual_seed(self.seed)
 
-    def tokens(self) -> Iterator[int]:
+    def tokens(self, meanwhile: Callable[[], None] = lambda: None) -> Iterator[int]:
         """Yield the new tokens as they are generated.
+
+        Args:
+            meanwhile: called before each token, and every half second of waiting for one; where it
+                raises an error, the request ends.
 
         Raises:
             RuntimeError: the model failed; its error is the cause.
         """
         try:
-            while (token := self.found.get()) is not None:
+            while (token := self._awaited(meanwhile)) is not None:
                 if isinstance(token, BaseException):
                     raise RuntimeError(f"the model failed: {token}") from token
                 yield token
         finally:
             self.cancelled = True
+
+    def _awaited(self, meanwhile: Callable[[], None]) -> int | BaseException | None:
+        while True:
+            meanwhile()
+            try:
+                return self.found.get(timeout=LOOK)
+            except queue.Empty:
+                continue
 
     def take(self, logits: Tensor) -> bool:
         """Choose the next token from logits [vocabulary]; return whether the text goes on."""
@@ -77,7 +95,8 @@ class Request:
     def _chosen(self, logits: Tensor) -> int:
         if self.temperature == 0:
             return int(logits.argmax())
-        shares, order = (logits / self.temperature).softmax(0).sort(descending=True)
+        above = (logits.double() - logits.max()) / max(self.temperature, COLDEST)
+        shares, order = above.softmax(0).float().sort(descending=True)
         shares = shares.where(shares.cumsum(0) - shares < self.top_p, 0.0)
         return int(order[torch.multinomial(shares, 1, generator=self.generator)])
 
@@ -167,11 +186,15 @@ class Batcher:
                 return
             if request is None:
                 return
+            if request.cancelled:
+                request.found.put(None)
+                continue
             cache = MnemicCache(self.model.config.num_hidden_layers)
             self.reading.append(Batch([request], cache))
 
     def _turn(self) -> None:
         """Read a piece of the oldest prompt, and generate each running request's next token."""
+        self._drop()
         if self.reading:
             self._read(self.reading[0])
         for batch in self.batches:
@@ -179,12 +202,18 @@ class Batcher:
             self._move(batch, last)
         self.batches = [batch for batch in self.batches if batch.requests]
 
+    def _drop(self) -> None:
+        """End prompts that are being read, and for whose text nobody waits any more."""
+        for batch in [batch for batch in self.reading if batch.requests[0].cancelled]:
+            self.reading.remove(batch)
+            batch.requests[0].found.put(None)
+
     def _read(self, batch: Batch) -> None:
         request = batch.requests[0]
         end = len(request.prompt) if request.read + PIECE >= len(request.prompt) else 0
         piece = request.prompt[request.read : end or request.read + PIECE]
         request.read += len(piece)
-        if not end and not request.cancelled:
+        if not end:
             self._logits(batch, torch.tensor([list(piece)]))
             return
         self._move(batch, torch.tensor([list(piece)]))
@@ -203,12 +232,20 @@ class Batcher:
         going = [
             i
             for i, request in enumerate(batch.requests)
-            if not request.cancelled and request.take(logits[i])
+            if not request.cancelled and self._goes_on(request, logits[i])
         ]
         for i in sorted(set(range(len(batch.requests))) - set(going)):
             batch.requests[i].found.put(None)
         if len(going) < len(batch.requests):
             batch.keep(going)
+
+    def _goes_on(self, request: Request, logits: Tensor) -> bool:
+        """Give a request its next token; tell an error in choosing it to this request alone."""
+        try:
+            return request.take(logits)
+        except Exception as error:
+            request.found.put(error)
+            return False
 
     def _logits(self, batch: Batch, tokens: Tensor) -> Tensor:
         device = self.model.device

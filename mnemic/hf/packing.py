@@ -75,8 +75,17 @@ class Share(Dataset[dict[str, Tensor]]):
         return {**row, "labels": torch.full_like(row["labels"], NOT_SCORED)}
 
 
-def pack(texts: Iterable[str], tokenizer: Any, length: int, *, rest: bool = False) -> Packed:
+def pack(
+    texts: Iterable[str], tokenizer: Any, length: int, *, rest: bool = False, name: str = "--data"
+) -> Packed:
     """Return documents as tokens in rows; each ends with the tokenizer's end of documents.
+
+    Args:
+        texts: the documents.
+        tokenizer: of transformers.
+        length: of a row.
+        rest: as for `Packed`.
+        name: of the documents, for messages.
 
     Raises:
         UsageError: not one whole row (or two tokens, with ``rest``).
@@ -89,7 +98,8 @@ def pack(texts: Iterable[str], tokenizer: Any, length: int, *, rest: bool = Fals
     tokens = torch.cat(pieces) if pieces else torch.zeros(0, dtype=torch.int32)
     found = Packed(tokens, torch.tensor(starts), length, rest=rest)
     if not len(found):
-        raise UsageError(f"--data: {count} tokens, at least --length {length} are needed")
+        needed = 2 if rest else f"--length {length}"
+        raise UsageError(f"{name}: {count} tokens, at least {needed} are needed")
     return found
 
 

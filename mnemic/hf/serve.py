@@ -9,7 +9,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -40,6 +41,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, place: tuple[str, int], name: str, batcher: Batcher, tokenizer: Any) -> None:
         self.name, self.batcher, self.tokenizer = name, batcher, tokenizer
+        self.begin = _begin(tokenizer, batcher.model.config.bos_token_id)
         self.answering: set[threading.Thread] = set()
         super().__init__(place, Handler)
 
@@ -81,7 +83,7 @@ class Server(ThreadingHTTPServer):
             except UnicodeEncodeError as error:
                 half = f"{prompt[error.start]!a} is half a character"
                 raise UsageError(f"prompt: no text: {half}") from None
-            prompt = self.tokenizer.encode(prompt)
+            prompt = self.begin + self.tokenizer.encode(prompt, add_special_tokens=False)
         if not isinstance(prompt, list) or not all(type(x) is int for x in prompt):
             raise UsageError("prompt: read neither text nor a list of tokens")
         if not prompt:
@@ -97,18 +99,21 @@ class Server(ThreadingHTTPServer):
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
-    def pieces(self, request: Request, stops: list[str]) -> Iterator[Piece]:
+    def pieces(
+        self, request: Request, stops: list[str], meanwhile: Callable[[], None]
+    ) -> Iterator[Piece]:
         """Yield the new text at each token, and at the end the reason for it: ``stop`` or
         ``length``.
 
         Text that may be the beginning of a stop, or of a character, is held back until it is clear.
+        ``meanwhile`` is called as `Request.tokens` does.
 
         Raises:
             RuntimeError: the model failed, or the server ends.
         """
         decoder = Decoder(self.tokenizer, request.prompt)
         text = ""
-        for token in self.batcher.submit(request).tokens():
+        for token in self.batcher.submit(request).tokens(meanwhile):
             text += decoder.add(token)
             if (end := _stopped(text, stops)) is not None:
                 yield text[:end], "stop"
@@ -122,6 +127,15 @@ class Server(ThreadingHTTPServer):
         text += decoder.rest()
         end = _stopped(text, stops)
         yield text[:end], "length" if whole and end is None else "stop"
+
+
+def _begin(tokenizer: Any, known: int | None) -> list[int]:
+    """Return the token before a prompt, if the model knows one and its tokenizer puts it there.
+
+    A model that was trained here knows none: its documents have no token before them.
+    """
+    first = tokenizer.encode("")[:1]
+    return first if first == [known] else []
 
 
 def _stopped(text: str, stops: list[str]) -> int | None:
@@ -164,9 +178,10 @@ class Handler(BaseHTTPRequestHandler):
             self._refuse(404 if isinstance(error, UnknownModel) else 400, str(error))
             return
         self.server.answering.add(threading.current_thread())
-        pieces = self._heard(self.server.pieces(request, told["stop"]))
         try:
-            self._stream(pieces) if told["stream"] else self._whole(pieces, request)
+            with self._heard() as look:
+                pieces = self.server.pieces(request, told["stop"], look)
+                self._stream(pieces) if told["stream"] else self._whole(pieces, request)
         except ConnectionError:
             self.close_connection = True
         finally:
@@ -192,18 +207,17 @@ class Handler(BaseHTTPRequestHandler):
                 self.rfile.read(min(LARGEST, length - start))
         return None
 
-    def _heard(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
-        """Yield pieces as long as the client is connected.
-
-        Raises:
-            ConnectionError: it has left.
-        """
+    @contextmanager
+    def _heard(self) -> Iterator[Callable[[], None]]:
+        """Yield a look at the connection, which raises ConnectionError when the client has left."""
         with selectors.DefaultSelector() as waiting:
             waiting.register(self.connection, selectors.EVENT_READ)
-            for piece in pieces:
+
+            def look() -> None:
                 if waiting.select(0) and not self.connection.recv(1, socket.MSG_PEEK):
                     raise ConnectionAbortedError
-                yield piece
+
+            yield look
 
     def _whole(self, pieces: Iterator[Piece], request: Request) -> None:
         try:

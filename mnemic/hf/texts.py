@@ -12,7 +12,7 @@ TABLES = {".parquet", ".jsonl", ".json"}
 """Files with a document a row, read by the library datasets; all others are a document each."""
 
 FEWEST = 20
-"""Documents from which whole ones can be held out; of fewer, the end of the last ones is."""
+"""Documents from which whole ones can be held out; of fewer, or equal ones, the end is."""
 
 SHARE = 20
 """One in so many documents, or characters, is held out."""
@@ -51,23 +51,34 @@ def read_texts(place: Path, column: str = "text", held_out: Path | None = None) 
     Raises:
         UsageError: nothing there, a file that is no UTF-8 text, a table without the column.
     """
-    found = _documents(place, column)
+    found = read_documents(place, column)
     if held_out is not None:
-        return Texts(tuple(_mixed(found)), tuple(_documents(held_out, column)))
+        return Texts(tuple(_mixed(found)), read_documents(held_out, column, "--held-out"))
     if len(found) < FEWEST:
         return _cut(found)
     held = [text for text in found if _hash(text) % SHARE == 0] or [min(found, key=_hash)]
     kept = set(held)
-    return Texts(tuple(_mixed([text for text in found if text not in kept])), tuple(held))
+    train = [text for text in found if text not in kept]
+    return Texts(tuple(_mixed(train)), tuple(held)) if train else _cut(found)
 
 
-def _documents(place: Path, column: str) -> list[str]:
+def read_documents(place: Path, column: str = "text", option: str = "--data") -> tuple[str, ...]:
+    """Return all documents of a folder, a file or a table, in order.
+
+    Args:
+        place: as for `read_texts`.
+        column: of tables, with the text.
+        option: by which the place was told, for messages.
+
+    Raises:
+        UsageError: nothing there, a file that is no UTF-8 text, a table without the column.
+    """
     if not place.exists():
-        raise UsageError(f"--data: {place}: no such file or folder")
+        raise UsageError(f"{option}: {place}: no such file or folder")
     files = [place] if place.is_file() else sorted(_files(place))
-    found = [text for path in files for text in _read(path, column) if text]
+    found = tuple(text for path in files for text in _read(path, column, option) if text)
     if not found:
-        raise UsageError(f"--data: {place}: no text in it")
+        raise UsageError(f"{option}: {place}: no text in it")
     return found
 
 
@@ -83,16 +94,16 @@ def _left_out(name: str) -> bool:
     return name.startswith(".") or name == "__pycache__"
 
 
-def _read(path: Path, column: str) -> list[str]:
+def _read(path: Path, column: str, option: str) -> list[str]:
     if path.suffix in TABLES:
-        return _table(path, column)
+        return _table(path, column, option)
     try:
         return [path.read_text(encoding="utf-8")]
     except UnicodeDecodeError as error:
-        raise UsageError(f"--data: {path}: no UTF-8 text at byte {error.start}") from None
+        raise UsageError(f"{option}: {path}: no UTF-8 text at byte {error.start}") from None
 
 
-def _table(path: Path, column: str) -> list[str]:
+def _table(path: Path, column: str, option: str) -> list[str]:
     from datasets import Dataset
 
     read = Dataset.from_parquet if path.suffix == ".parquet" else Dataset.from_json
@@ -100,10 +111,10 @@ def _table(path: Path, column: str) -> list[str]:
         table = read(str(path), keep_in_memory=True)
     except Exception as error:  # datasets wraps whatever its readers raise
         reason = str(error.__cause__ or error).splitlines()[0]
-        raise UsageError(f"--data: {path}: cannot be read: {reason}") from None
+        raise UsageError(f"{option}: {path}: cannot be read: {reason}") from None
     if column not in table.column_names:
         names = tuple(table.column_names)
-        issue = Issue("", f"--data: {path}: column", column, names, nearest(column, names))
+        issue = Issue("", f"{option}: {path}: column", column, names, nearest(column, names))
         raise UsageError(format_issue(issue))
     return [str(text) for text in table[column] if text is not None]
 

@@ -1,6 +1,8 @@
 """Tokenizers: bytes, one that is trained on the text, or one that is loaded."""
 
+import json
 from collections.abc import Iterable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from mnemic.errors import Issue, UsageError, format_issue
+from mnemic.hf.from_fla import tokenizer_files
 
 END = "<|end|>"
 """The token that ends a document."""
@@ -42,14 +45,22 @@ def load_tokenizer(folder: Path) -> Any:
     """Load the tokenizer that lies in a model's folder.
 
     Raises:
-        UsageError: there is none, as in the folder of a model that has seen no text.
+        UsageError: there is none, as in the folder of a model that has seen no text, or it cannot
+            be read.
     """
-    if not (folder / "tokenizer.json").is_file():
+    if not tokenizer_files(folder):
         raise UsageError(
             f"{folder}: has no tokenizer; mnemic train {folder} --data TEXT leaves the model that "
             "it trains with one"
         )
-    return get_tokenizer(str(folder), ())
+    return _loaded(folder)
+
+
+def digest_of(tokenizer: Any) -> str:
+    """Return a digest that identifies a tokenizer: how it cuts texts, and its end of documents."""
+    inner = getattr(tokenizer, "backend_tokenizer", None)
+    told = json.dumps(sorted(tokenizer.get_vocab().items())) if inner is None else inner.to_str()
+    return sha256(f"{tokenizer.eos_token_id} {told}".encode()).hexdigest()[:16]
 
 
 def _byte_pairs() -> Tokenizer:
@@ -88,16 +99,21 @@ def _loaded(place: Path) -> Any:
         try:
             return _fast(Tokenizer.from_file(str(place)))
         except Exception as error:  # tokenizers raises Exception itself
-            raise UsageError(f"--tokenizer: {place}: cannot be read: {error}") from None
+            raise _unreadable(place, error) from None
     if not place.is_dir():
         allowed = "bytes, bpe:SIZE, or a folder or file that is there"
         raise UsageError(f"--tokenizer: read '{place}', allowed: {allowed}")
     try:
         found = AutoTokenizer.from_pretrained(place, local_files_only=True)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"--tokenizer: {place}: cannot be read: {error}") from None
+    except Exception as error:  # as above, and KeyError where a part of a file is missing
+        raise _unreadable(place, error) from None
     if found.eos_token is None:
         found.add_special_tokens({"eos_token": END})
     if found.pad_token is None:
         found.pad_token = found.eos_token
     return found
+
+
+def _unreadable(place: Path, error: Exception) -> UsageError:
+    reason = f"no {error}" if isinstance(error, KeyError) else error
+    return UsageError(f"--tokenizer: {place}: cannot be read: {reason}")

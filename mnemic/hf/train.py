@@ -12,10 +12,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, RandomSampler
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from mnemic.distributed import shifted
+from mnemic.dsl.hashing import LABELS, canonical
 from mnemic.errors import CheckFailed, EnvironmentFailed, UsageError
 from mnemic.hf import folder as folders
 from mnemic.hf.follow import METRIC, Follow, points
@@ -25,11 +26,13 @@ from mnemic.hf.packing import NOT_SCORED, Share, pack, together
 from mnemic.hf.refusals import one_line_of
 from mnemic.hf.text_options import TextOptions
 from mnemic.hf.texts import Texts
+from mnemic.hf.tokenizer import digest_of
 from mnemic.models import curve
 from mnemic.models.differences import find_differences
 from mnemic.models.files import EARLIER, claim, write_json
 from mnemic.models.interrupt import deferred
 from mnemic.models.progress import Progress
+from mnemic.pipeline import read
 
 KIND = "text run"
 MODEL = "model"
@@ -82,16 +85,13 @@ def train(
         KeyboardInterrupt: Ctrl-C, after the step was finished and saved.
     """
     rows = pack(texts.train, tokenizer, options.length)
-    held_out = pack(texts.held_out, tokenizer, options.length, rest=True)
+    held_out = pack(texts.held_out, tokenizer, options.length, rest=True, name="held-out text")
     torch.set_num_threads(options.threads)
     args = _arguments(run, options)
     kind = _kind(model, args, options)
-    # else the last step of an epoch has fewer rows, and other ones where processes share them
-    lines = args.world_size // options.sequence_parallel
-    args.dataloader_drop_last = len(rows) >= options.batch * lines
     with args.main_process_first(local=False):
         if args.process_index == 0:
-            _prepare(run, existing, _identity(model, texts, options))
+            _prepare(run, existing, _identity(model, tokenizer, texts, options))
         last = last_checkpoint(run)
     with deferred() as pressed, _explain_memory(run), one_line_of(run):
         follow = Follow(progress, options.time_limit, pressed)
@@ -133,6 +133,13 @@ class TextTrainer(Trainer):
         """Which share of the rows this process reads: its index, and the number of shares."""
         return self.args.process_index, self.args.world_size
 
+    @property
+    def step_rows(self) -> int:
+        """The rows of a step: of all passes and all processes."""
+        args = self.args
+        rows: int = args.train_batch_size * args.gradient_accumulation_steps * self.share[1]
+        return rows
+
     def read_parts(self, processes: int) -> None:
         """Read parts of rows from now on, each row split over so many processes."""
         raise NotImplementedError
@@ -141,6 +148,26 @@ class TextTrainer(Trainer):
         """Return the whole weights, by name."""
         found: dict[str, Tensor] = self.model.state_dict()
         return found
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> RandomSampler:
+        """Return rows in random order, as many as whole steps take.
+
+        Each epoch leaves out other rows, fewer than a step has; a text with fewer rows than a step
+        has gives some of them again.
+        """
+        rows = self.train_dataset if train_dataset is None else train_dataset
+        steps = max(1, len(rows) // self.step_rows)
+        return RandomSampler(rows, num_samples=steps * self.step_rows)
+
+    def _run_epoch(self, **told: Any) -> None:
+        """Train for an epoch; a resumed run that has all its steps ends here, untouched.
+
+        The loop of transformers looks whether it is done only behind a step.
+        """
+        if self.state.global_step >= self.args.max_steps:
+            self.control.should_training_stop = True
+        else:
+            super()._run_epoch(**told)
 
     def evaluate(self, *args: Any, **options: Any) -> dict[str, float]:
         """Score the held-out documents, and log it."""
@@ -222,9 +249,28 @@ def _arguments(run: Path, options: TextOptions) -> TrainingArguments:
     )
 
 
-def _identity(model: MnemicForCausalLM, texts: Texts, options: TextOptions) -> dict[str, Any]:
+def _identity(
+    model: MnemicForCausalLM, tokenizer: Any, texts: Texts, options: TextOptions
+) -> dict[str, Any]:
+    """Return what a run is of, as ``run.json`` holds it; a resumed run has to have the same."""
     shapes = {name: list(p.shape) for name, p in model.named_parameters()}
-    return {"options": options.identity(), "texts": texts.digest, "model": shapes}
+    found = {
+        "options": options.identity(),
+        "texts": texts.digest,
+        "tokenizer": digest_of(tokenizer),
+        "model": shapes,
+        "blocks": {str(i + 1): _block(model, i) for i in range(model.config.num_hidden_layers)},
+        "rms_norm_eps": model.config.rms_norm_eps,
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(found))
+    return plain
+
+
+def _block(model: MnemicForCausalLM, index: int) -> dict[str, Any]:
+    """Return what a block's memory is: its whole spec without labels, its sizes and its kernel."""
+    told = model.config.memory(index)
+    spec = read(told["spec"]).model_dump(by_alias=True, exclude=set(LABELS))
+    return {**told, "spec": canonical(spec)}
 
 
 def _prepare(run: Path, existing: Existing, identity: dict[str, Any]) -> None:
@@ -291,7 +337,7 @@ def _finish(
         curve.draw(run / "curve.png", found, "bits per byte", 8.0, f"text, {outcome.steps} steps")
     write_json(run / "result.json", asdict(outcome))
     told = (
-        f"\nTrained for {outcome.steps:,} steps of {trainer.args.train_batch_size} rows; held-out "
+        f"\nTrained for {outcome.steps:,} steps of {trainer.step_rows} rows; held-out "
         f"text takes {outcome.bits:.4f} bits a byte.\n"
         '\nIts tokenizer: `AutoTokenizer.from_pretrained("THIS FOLDER", trust_remote_code=True)`.\n'
     )

@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 import mnemic.hf  # registers the classes  # noqa: F401
 
@@ -57,6 +58,28 @@ def test_a_model_as_drawn_learns_the_end_of_its_tokenizers_documents(mnemic, tmp
         torch.testing.assert_close(model(**padded).logits[0, -4:], model(**alone).logits[0])
 
 
+def test_a_folders_own_tokenizer_is_taken_whatever_its_files_unless_another_is_told(
+    mnemic, tmp_path
+):
+    made = ("model", "deltanet", "--blocks", "1", "--dim", "16", "--no-check")
+    assert mnemic(*made, "--vocabulary", "257", "-o", "m").code == 0
+    turned = {letter: 255 - byte for byte, letter in bytes_to_unicode().items()}
+    own = {
+        "vocab.json": json.dumps({**turned, "<|endoftext|>": 256}),
+        "merges.txt": "#version: 0.2\n",
+        "tokenizer_config.json": json.dumps({"tokenizer_class": "GPT2Tokenizer"}),
+    }
+    for name, content in own.items():
+        (tmp_path / "m" / name).write_text(content)
+    told = ("train", "m", "--data", "books", "--steps", "1", "--length", "16", "--batch", "2")
+    assert mnemic(*told, "--run", "own").code == 0
+    assert mnemic(*told, "--run", "told", "--tokenizer", "bytes").code == 0
+    own, other = (AutoTokenizer.from_pretrained(f"{run}/model") for run in ("own", "told"))
+    assert own("ab")["input_ids"] == [255 - byte for byte in b"ab"]
+    assert other("ab")["input_ids"] == [*b"ab"]
+    assert mnemic("eval", "m", "--data", "books", "--length", "32", "--distance", "0").code == 0
+
+
 @pytest.mark.full
 def test_a_run_goes_on_and_a_tokenizer_is_trained(mnemic, tmp_path):
     told = ("train", "deltanet", "--data", "books", *TINY, "--tokenizer", "bpe:280", "--run", "r")
@@ -97,4 +120,6 @@ def test_a_model_is_evaluated(mnemic, tmp_path):
     found = mnemic(*told, "--distance", "8", "--json").json
     assert [span["last"] for span in found["positions"]] == [1, 3, 7, 15, 31, 63]
     assert [copied["distance"] for copied in found["distances"]] == [8]
+    (tmp_path / "one.txt").write_text("x" * 64)
+    assert mnemic("eval", "r/model", "--data", "one.txt", *told[-2:], "--distance", "8").code == 0
     assert "the longest document has 69 tokens" in mnemic(*told[:-1], "70").err

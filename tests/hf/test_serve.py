@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 import torch
 from small_models import small, tokens
+from tokenizers.processors import TemplateProcessing
 
 from mnemic.hf import batching
 from mnemic.hf.batching import Batcher, Request
-from mnemic.hf.completion import NEUTRAL
+from mnemic.hf.completion import NEUTRAL, read_completion
 from mnemic.hf.modeling_mnemic import MnemicForCausalLM
 from mnemic.hf.serve import LARGEST, Server
 from mnemic.hf.tokenizer import get_tokenizer
@@ -117,6 +118,55 @@ def test_an_error_of_the_model_is_told_and_the_next_request_goes_on(
     assert list(batcher.submit(Request([1], 3)).tokens()) == alone(model, [1], 3)
 
 
+@pytest.mark.parametrize("temperature", [5e-324, 1e-39, 1e-5])
+def test_a_temperature_near_zero_takes_the_likeliest_token(
+    temperature: float, batchers: Any
+) -> None:
+    model = small("gated-deltanet")
+    batcher = batchers(model)
+    other = batcher.submit(Request([3], 200)).tokens()
+    next(other)
+    found = batcher.submit(Request([1, 2], 8, temperature)).tokens()
+    assert list(found) == alone(model, [1, 2], 8)
+    assert len(list(other)) == 199
+
+
+def test_an_error_in_choosing_a_token_ends_its_own_request_alone(
+    batchers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = Request._chosen
+
+    def broken(self: Request, logits: torch.Tensor) -> int:
+        return 1 // 0 if self.given == 2 and self.seed == 7 else chosen(self, logits)
+
+    monkeypatch.setattr(Request, "_chosen", broken)
+    batcher = batchers(small("gated-deltanet"))
+    good, bad = (batcher.submit(Request([1], 20, seed=seed)).tokens() for seed in (6, 7))
+    with pytest.raises(RuntimeError, match="division"):
+        list(bad)
+    assert len(list(good)) == 20
+
+
+def test_a_prompt_that_nobody_waits_for_is_not_read(
+    batchers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither its rest, where it has begun, nor any of it where it waits for a row."""
+    monkeypatch.setattr(batching, "PIECE", 1)
+    batcher = batchers(small("gated-deltanet"), 1)
+    logits = batcher._logits
+
+    def slow(*given: Any) -> torch.Tensor:
+        time.sleep(0.01)
+        return logits(*given)
+
+    monkeypatch.setattr(batcher, "_logits", slow)
+    long, waiting = (batcher.submit(Request([1] * 100_000, 3)) for _ in range(2))
+    until(lambda: long.read > 2)
+    long.cancelled = waiting.cancelled = True
+    assert len(list(batcher.submit(Request([2], 3)).tokens())) == 3
+    assert waiting.read == 0
+
+
 def test_a_closed_batcher_ends_what_it_has() -> None:
     batcher = Batcher(small("gated-deltanet"))
     request = batcher.submit(Request([1], 1_000_000))
@@ -129,9 +179,9 @@ def test_a_closed_batcher_ends_what_it_has() -> None:
 
 
 @contextmanager
-def serving(ends: bool = True) -> Iterator[tuple[Server, str]]:
+def serving(ends: bool = True, rows: int = 16) -> Iterator[tuple[Server, str]]:
     """A server of a small model of bytes, whose texts may end by themselves, and its address."""
-    batcher = Batcher(small("gated-deltanet", vocabulary=257))
+    batcher = Batcher(small("gated-deltanet", vocabulary=257), rows)
     tokenizer = get_tokenizer("bytes", ())
     if not ends:
         tokenizer.eos_token = None
@@ -232,6 +282,27 @@ def test_what_cannot_be_served_is_told(told: dict[str, Any], message: str, addre
     assert message in json.load(refusal.value)["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("template", "known", "before"),
+    [("$A <|end|>", None, []), ("\u0120 $A", None, []), ("\u0120 $A <|end|>", 32, [32])],
+    ids=["an end", "a beginning", "a beginning that the model knows"],
+)
+def test_a_prompt_has_no_tokens_that_documents_in_training_lack(
+    template: str, known: int | None, before: list[int]
+) -> None:
+    tokenizer = get_tokenizer("bytes", ())
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=template, special_tokens=[("<|end|>", 256), ("\u0120", 32)]
+    )
+    model = small("gated-deltanet", vocabulary=257)
+    model.config.bos_token_id = known
+    batcher = Batcher(model)
+    with Server(("127.0.0.1", 0), "tiny", batcher, tokenizer) as server:
+        request = server.request(read_completion(b'{"prompt": "abc"}'))
+    batcher.close()
+    assert request.prompt == [*before, *b"abc"]
+
+
 def refused(address: str, body: bytes, path: str = "completions", **told: Any) -> tuple[int, str]:
     """The status and the message with which a request is refused."""
     asked = urllib.request.Request(f"{address}/{path}", body, **told)
@@ -284,6 +355,28 @@ def test_a_client_that_leaves_frees_its_row(
             until(lambda: server.batcher.live == 1)
         until(lambda: server.batcher.live == 0)
     assert capfd.readouterr().err == ""
+
+
+def test_a_client_that_leaves_before_the_first_token_frees_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While its prompt is read, and while it waits for a row."""
+    monkeypatch.setattr(batching, "PIECE", 1)
+    with serving(rows=1) as (server, address):
+        logits = server.batcher._logits
+
+        def slow(*given: Any) -> torch.Tensor:
+            time.sleep(0.01)
+            return logits(*given)
+
+        monkeypatch.setattr(server.batcher, "_logits", slow)
+        told = {"prompt": "a" * 100_000, "max_tokens": 3}
+        with called(address, **told):
+            until(lambda: server.batcher.live == 1)
+            with called(address, **told):
+                until(lambda: len(server.answering) == 2)
+            until(lambda: len(server.answering) == 1)
+        until(lambda: server.batcher.live == 0)
 
 
 def until(true: Callable[[], bool]) -> None:

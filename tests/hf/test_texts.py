@@ -8,8 +8,9 @@ import pytest
 from datasets import Dataset
 
 from mnemic.errors import UsageError
+from mnemic.hf.packing import pack
 from mnemic.hf.texts import Texts, read_texts
-from mnemic.hf.tokenizer import END, get_tokenizer
+from mnemic.hf.tokenizer import END, get_tokenizer, load_tokenizer
 
 DOCUMENTS = [f"document {i}" for i in range(60)]
 
@@ -63,6 +64,31 @@ def test_what_is_no_text(tmp_path: Path) -> None:
         read_texts(tmp_path)
 
 
+def test_held_out_text_that_is_none_is_told_by_its_own_option(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("text")
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "b.bin").write_bytes(b"ab\xff")
+    (tmp_path / "c.jsonl").write_text('{"body": "text"}\n')
+    for name, told in {
+        "nothing.txt": ": no such file or folder",
+        "empty.txt": ": no text in it",
+        "b.bin": ": no UTF-8 text at byte 2",
+        "c.jsonl": ": column: read 'text', allowed: body",
+    }.items():
+        path = tmp_path / name
+        with pytest.raises(UsageError, match=f"^--held-out: {path}{told}$"):
+            read_texts(tmp_path / "a.txt", held_out=path)
+    with pytest.raises(UsageError, match=r"^held-out text: 0 tokens, at least 2 are needed$"):
+        pack([], get_tokenizer("bytes", ()), 8, rest=True, name="held-out text")
+
+
+def test_of_equal_documents_the_end_is_held_out(tmp_path: Path) -> None:
+    for i in range(20):
+        (tmp_path / f"{i}.txt").write_text("0123456789")
+    found = read_texts(tmp_path)
+    assert found == Texts(("0123456789",) * 18 + ("012345678",), ("9", "0123456789"))
+
+
 def test_bytes_are_tokens_of_their_numbers() -> None:
     found = get_tokenizer("bytes", ())
     text = "aé\n\0 <|end|"
@@ -94,3 +120,16 @@ def test_a_trained_tokenizer_is_saved_and_loaded(tmp_path: Path) -> None:
 def test_tokenizers_that_there_are_not(told: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         get_tokenizer(told, ())
+
+
+@pytest.mark.parametrize(
+    "content", ['{"version": "1.0"}', '{"version": "1.0", "added_tokens": []}', "none"]
+)
+def test_a_tokenizer_that_cannot_be_read(content: str, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(content)
+    (tmp_path / "tokenizer_config.json").write_text(
+        '{"tokenizer_class": "PreTrainedTokenizerFast"}'
+    )
+    for load in (lambda: get_tokenizer(str(tmp_path), ()), lambda: load_tokenizer(tmp_path)):
+        with pytest.raises(UsageError, match=f"^--tokenizer: {tmp_path}: cannot be read: ."):
+            load()

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import torch
 from small_models import one_of_each, small, tokens
+from tokenizers import Tokenizer
 from torch.nn import functional as F
-from transformers import AutoTokenizer, Trainer, TrainingArguments
+from transformers import AutoTokenizer, PreTrainedTokenizerFast, Trainer, TrainingArguments
 
 from mnemic.errors import CheckFailed, UsageError
 from mnemic.hf import folder
@@ -25,7 +26,7 @@ from mnemic.hf.shape import Shape
 from mnemic.hf.text_options import TextOptions
 from mnemic.hf.texts import Texts
 from mnemic.hf.tokenizer import get_tokenizer
-from mnemic.hf.train import Outcome, last_checkpoint, train
+from mnemic.hf.train import Outcome, TextTrainer, last_checkpoint, train
 from mnemic.models.progress import Silent
 
 LINES = tuple(f"line {i} of a text that repeats itself, {i} times" for i in range(30))
@@ -97,6 +98,29 @@ def test_a_run_that_was_killed_ends_as_one_that_was_not(tmp_path: Path, optimize
     assert [name for name in was if not was[name].equal(now[name])] == []
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"steps": 5, "precision": "bfloat16"}], ids=["evaluated", "not evaluated"]
+)
+def test_a_run_with_all_its_steps_trains_no_more_when_resumed(
+    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed while its model was written, and resumed again when it was finished."""
+    expected = ran(tmp_path / "whole", Told(), **options)
+    with monkeypatch.context() as cut:
+        cut.setattr(folder, "save", lambda *_, **__: Told().end_it())
+        with pytest.raises(Killed):
+            ran(tmp_path / "cut", Told(), **options)
+    kept = sorted(path.name for path in (tmp_path / "cut").glob("checkpoint-*"))
+    for _ in range(2):
+        again = Told()
+        assert ran(tmp_path / "cut", again, "resume", **options) == expected
+        assert again.losses == {}
+        assert sorted(path.name for path in (tmp_path / "cut").glob("checkpoint-*")) == kept
+        models = (tmp_path / run / "model" / "model.safetensors" for run in ("whole", "cut"))
+        was, now = (path.read_bytes() for path in models)
+        assert was == now
+
+
 def test_a_run_without_matplotlib_lacks_its_picture_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +148,12 @@ def test_a_run_leaves_a_model_with_its_tokenizer(tmp_path: Path) -> None:
     assert tokenizer("é")["input_ids"] == list("é".encode())
     card = (tmp_path / "r" / "model" / "README.md").read_text()
     assert f"held-out text takes {outcome.bits:.4f} bits a byte" in card.replace("\n", " ")
+
+
+def test_the_card_tells_all_rows_of_a_step(tmp_path: Path) -> None:
+    ran(tmp_path / "r", Told(), steps=1, accumulate=3)
+    card = (tmp_path / "r" / "model" / "README.md").read_text()
+    assert "Trained for 1 steps of 6 rows;" in card
 
 
 @pytest.mark.full
@@ -183,6 +213,58 @@ def test_what_may_not_be_continued(tmp_path: Path) -> None:
     (tmp_path / "mine" / "a.txt").write_text("a")
     with pytest.raises(UsageError, match=r"mine: holds files that mnemic did not write"):
         ran(tmp_path / "mine", Told(), "replace")
+
+
+def test_another_spec_or_tokenizer_of_the_same_shapes_is_not_continued(tmp_path: Path) -> None:
+    def begun(model: MnemicForCausalLM, tokenizer: Any) -> None:
+        told = TextOptions(**{**vars(SMALL), "steps": 1})
+        train(model, tokenizer, TEXTS, told, tmp_path / "r", Told(), "resume")
+
+    def of(spec: dict[str, Any], eps: float = 1e-6) -> MnemicForCausalLM:
+        config = make_config([{"mnemic": 1, **spec}], Shape(1, 16, vocabulary=len(BYTES)))
+        config.rms_norm_eps = eps
+        return make_model(config)
+
+    rule = {"name": "mine", "bias": "l2", "retention": {"decay": "token", "order": "before"}}
+    after = {**rule, "retention": {"decay": "token", "order": "after"}}
+    begun(of(rule), BYTES)
+    begun(of({**rule, "name": "renamed", "title": "Another title"}), BYTES)
+    same = r"^.*r: cannot resume, the run there differs in "
+    told = r"blocks\.1\.spec\.retention\.order \(before there, after here\)$"
+    with pytest.raises(UsageError, match=same + told):
+        begun(of(after), BYTES)
+    with pytest.raises(UsageError, match=same + r"rms_norm_eps \(1e-06 there, 0.001 here\)$"):
+        begun(of(rule, 1e-3), BYTES)
+    turned = {name: (i + 1) % 256 for name, i in BYTES.get_vocab().items() if i < 256}
+    inner = json.loads(BYTES.backend_tokenizer.to_str())
+    inner["model"]["vocab"] = turned
+    other = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(json.dumps(inner)), eos_token=BYTES.eos_token
+    )
+    assert len(other) == len(BYTES)
+    with pytest.raises(UsageError, match=same + r"tokenizer \(\w{16} there, \w{16} here\)$"):
+        begun(of(rule), other)
+
+
+@pytest.mark.parametrize("accumulate", [2, 60])
+def test_every_step_has_all_its_rows(
+    accumulate: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the end of an epoch too, and of a text with fewer rows than a step."""
+    seen: list[int] = []
+    step = TextTrainer.training_step
+
+    def counted(self: TextTrainer, model: Any, inputs: Any, *given: Any) -> Any:
+        seen.append(len(inputs["input_ids"]))
+        return step(self, model, inputs, *given)
+
+    monkeypatch.setattr(TextTrainer, "training_step", counted)
+    rows = len(pack(LINES, BYTES, 64))
+    assert rows < 60 * 2
+    assert rows % 4
+    steps = rows // 4 + 2 if accumulate == 2 else 2
+    ran(tmp_path / "r", Told(), length=64, accumulate=accumulate, steps=steps, eval_every=steps)
+    assert seen == [2] * accumulate * steps
 
 
 @pytest.mark.full
