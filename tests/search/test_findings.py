@@ -18,6 +18,11 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "findings.md"
 SEARCH = ROOT / "examples" / "search"
 HEAD = "  | spec | mean skill | seeds | beside the best found |\n  | --- | ---: | ---: | --- |\n"
+LATER_HEAD = (
+    "  | spec | 800 steps | seeds | beside the best found | 128 channels | seeds | "
+    "beside the best found |\n  | --- | ---: | ---: | --- | ---: | ---: | --- |\n"
+)
+LATER = ("2x steps", "2x width")
 FOUND = {
     "axes-5e55f946": "Huber of ‖e‖, ReLU, weights, momentum (found)",
     "axes-35ddf1d6": "−⟨ŷ, v⟩, ReLU, weights, momentum (found)",
@@ -39,8 +44,11 @@ class Row:
     verdict: str
 
     def __str__(self) -> str:
-        name = FOUND.get(self.name, self.name)
-        return f"  | {name} | {self.skill} | {self.skill.seeds} | {self.verdict}".rstrip() + " |\n"
+        return f"  | {FOUND.get(self.name, self.name)} | {self.cells} |\n"
+
+    @property
+    def cells(self) -> str:
+        return f"{self.skill} | {self.skill.seeds} | {self.verdict}".rstrip()
 
 
 def verdict(skill: Interval, best: Interval) -> str:
@@ -59,16 +67,16 @@ def space() -> Space:
 
 
 @cache
-def kept() -> tuple[Confirmed, ...]:
-    """Every spec with fresh seeds at the search's own budget."""
-    return tuple(one for one in confirmed(space(), SEARCH / "axes") if not one.setting)
+def kept(setting: str = "") -> tuple[Confirmed, ...]:
+    """Every spec with fresh seeds at the search's own budget, or in a later setting."""
+    return tuple(one for one in confirmed(space(), SEARCH / "axes") if one.setting == setting)
 
 
 @cache
-def rows() -> tuple[Row, ...]:
+def rows(setting: str = "") -> tuple[Row, ...]:
     """Every spec that could be trained, best first."""
-    skills = {one.name: one.skill for one in kept() if one.skill}
-    best = max((skills[name] for name in FOUND), key=lambda skill: skill.mean)
+    skills = {one.name: one.skill for one in kept(setting) if one.skill}
+    best = max((skills[name] for name in FOUND if name in skills), key=lambda skill: skill.mean)
     found = (Row(name, skill, verdict(skill, best)) for name, skill in skills.items())
     return tuple(sorted(found, key=lambda row: -row.skill.mean))
 
@@ -92,6 +100,20 @@ def test_the_table_of_fresh_seeds_is_what_the_runs_say(request: pytest.FixtureRe
         PAGE.write_text(f"{before}{HEAD}{made}\n{rest}", encoding="utf-8")
     else:
         assert f"{table}\n" == made
+
+
+def test_the_table_of_longer_and_wider_is_what_the_runs_say() -> None:
+    """Best first with twice the steps; those that were trained in one setting alone come last."""
+    cells = {setting: {row.name: row.cells for row in rows(setting)} for setting in LATER}
+    every = dict.fromkeys(name for setting in LATER for name in cells[setting])
+    made = "".join(
+        f"  | {FOUND.get(name, name)} | "
+        + " | ".join(cells[setting].get(name, " | | ") for setting in LATER)
+        + " |\n"
+        for name in every
+    )
+    _, after = PAGE.read_text(encoding="utf-8").split(LATER_HEAD)
+    assert after.split("\n\n", 1)[0] + "\n" == made
 
 
 @pytest.mark.parametrize("said", list(told()))
