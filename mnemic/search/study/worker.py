@@ -116,7 +116,12 @@ def _loop(search: Search, done: list[int], crashed: _Crashed) -> str:
 
 
 def _break_off(search: Search, crashed: list[int], why: str) -> NoReturn:
-    """Requeue trials that crashed one after another, each once, and raise EnvironmentFailed."""
+    """Stop the worker, requeue trials that crashed one after another, each once, and raise.
+
+    Raises:
+        EnvironmentFailed: always.
+    """
+    search.stopping.set()  # first, or another thread would take what is requeued here
     search.try_again(lambda one: one.number in crashed and AGAIN not in one.attributes)
     raise EnvironmentFailed(
         f"{len(crashed)} trials one after another have crashed, the last one: {why}; their logs "

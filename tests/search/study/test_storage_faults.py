@@ -81,8 +81,8 @@ def test_a_storage_that_stays_away_ends_the_worker_with_one_line(space_file, tmp
     search = opened(space_file, tmp_path / "run", said)
     ask = search.ask
 
-    def asked() -> optuna.Trial:
-        trial = ask()
+    def asked(repeated: bool) -> optuna.Trial:
+        trial = ask(repeated)
         taken.set()
         return trial
 
